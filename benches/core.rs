@@ -1,0 +1,123 @@
+//! The core alone: how long one decision takes.
+//!
+//! `cargo bench --bench core` prints, per cluster size, the mean and the 99th
+//! percentile of a decision for pods of one shape and for a mix of 500 shapes,
+//! and the time to load a full cluster. No API server takes part.
+
+use std::time::{Duration, Instant};
+
+use muster_api::k8s;
+use muster_core::io::{Change, Input, Kind, Tick};
+use muster_core::{Config, Core, Outcome};
+
+const PODS: usize = 10_000;
+const SHAPES: usize = 500;
+
+fn main() {
+    println!("{:<34} {:>10} {:>10} {:>10} {:>10}", "decision", "mean", "p50", "p99", "max");
+    for nodes in [5_000, 100_000] {
+        one_shape(nodes);
+        mixed_shapes(nodes);
+    }
+    load(5_000, 150_000);
+}
+
+fn one_shape(nodes: usize) {
+    let mut core = cluster(nodes);
+    for i in 0..PODS {
+        add_pod(&mut core, i, 100, "");
+    }
+    report(&format!("{nodes} nodes, one shape"), &decide_all(&mut core));
+}
+
+fn mixed_shapes(nodes: usize) {
+    let mut core = cluster(nodes);
+    for i in 0..PODS {
+        add_pod(&mut core, i, 100 + (i % SHAPES) as i64, "");
+    }
+    report(&format!("{nodes} nodes, {SHAPES} shapes"), &decide_all(&mut core));
+}
+
+fn load(nodes: usize, pods: usize) {
+    let started = Instant::now();
+    let mut core = cluster(nodes);
+    for i in 0..pods {
+        add_pod(&mut core, i, 100, &format!("node-{}", i % nodes));
+    }
+    add_pod(&mut core, pods, 100, "");
+    assert_eq!(decide_all(&mut core).len(), 1, "the pod must fit");
+    println!("{nodes} nodes and {pods} pods ready in {:.2} s", started.elapsed().as_secs_f64());
+}
+
+fn cluster(nodes: usize) -> Core {
+    let mut core = Core::new(Config::default());
+    core.apply(Tick(0), Input::RelistStarted(Kind::Node));
+    for i in 0..nodes {
+        let mut node = k8s::Node::default();
+        node.metadata.name = format!("node-{i}");
+        node.metadata.resource_version = "1".into();
+        let labels = [
+            ("kubernetes.io/hostname", format!("node-{i}")),
+            ("topology.kubernetes.io/zone", format!("zone-{}", i % 3)),
+        ];
+        node.metadata.labels = labels.map(|(k, v)| (k.to_owned(), v)).into();
+        let amounts =
+            [("cpu", "32"), ("memory", "256Gi"), ("pods", "110"), ("nvidia.com/gpu", "8")];
+        node.status.allocatable = amounts.map(|(k, v)| (k.to_owned(), quantity(v))).into();
+        core.apply(Tick(0), Input::Node(Change::Upsert(Box::new(node))));
+    }
+    core.apply(Tick(0), Input::RelistDone(Kind::Node));
+    core
+}
+
+fn quantity(text: &str) -> k8s::Quantity {
+    k8s::Quantity::parse(text).expect("a quantity")
+}
+
+fn add_pod(core: &mut Core, i: usize, milli_cpu: i64, node: &str) {
+    let mut pod = k8s::Pod::default();
+    pod.metadata.namespace = "default".into();
+    pod.metadata.name = format!("pod-{i}");
+    pod.metadata.uid = format!("uid-{i}");
+    pod.metadata.resource_version = "1".into();
+    pod.spec.scheduler_name = "muster".into();
+    pod.spec.node_name = node.to_owned();
+    let mut container = k8s::Container { image: "registry/app:v1".into(), ..Default::default() };
+    container.resources.requests = [
+        ("cpu".to_owned(), k8s::Quantity::from_millis(milli_cpu)),
+        ("memory".to_owned(), quantity("500Mi")),
+    ]
+    .into();
+    pod.spec.containers = vec![container];
+    core.apply(Tick(i as i64), Input::Pod(Change::Upsert(Box::new(pod))));
+}
+
+/// Decides every pending pod; the time of each.
+fn decide_all(core: &mut Core) -> Vec<Duration> {
+    let mut times = Vec::with_capacity(PODS);
+    let now = Tick(1_000_000_000);
+    loop {
+        let started = Instant::now();
+        let Some(decision) = core.schedule_one(now) else { break };
+        times.push(started.elapsed());
+        assert!(matches!(decision.outcome, Outcome::Scheduled { .. }), "{decision:?}");
+        core.take_effects();
+        core.take_observations();
+    }
+    times
+}
+
+fn report(name: &str, times: &[Duration]) {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share) as usize];
+    let mean = times.iter().sum::<Duration>() / times.len() as u32;
+    let micros = |d: Duration| format!("{:.2} µs", d.as_secs_f64() * 1e6);
+    println!(
+        "{name:<34} {:>10} {:>10} {:>10} {:>10}",
+        micros(mean),
+        micros(at(0.5)),
+        micros(at(0.99)),
+        micros(at(1.0))
+    );
+}

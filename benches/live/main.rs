@@ -1,0 +1,96 @@
+//! Schedulers side by side on a real API server.
+//!
+//! For each workload and scheduler: a fresh etcd and API server, the same nodes
+//! and pending pods, and only then the scheduler. Measured: pods per second from
+//! the first to the last bind, CPU seconds of the scheduler process per 1,000
+//! pods, its peak memory, and the Events that it wrote. `floor` is a client that
+//! binds round robin without thinking and writes one Event per pod: what the
+//! wire alone costs.
+//!
+//!     cargo bench --bench live
+//!     cargo bench --bench live -- --workload plain,gpu --nodes 500 --pods 500
+
+mod floor;
+mod observe;
+mod report;
+mod run;
+mod workload;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use report::{Outcome, Report};
+use run::Scheduler;
+use workload::Workload;
+
+#[derive(Parser)]
+#[command(about = "Compares schedulers on a real API server")]
+struct Cli {
+    #[command(flatten)]
+    compare: Compare,
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Passed by cargo.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+#[derive(Args)]
+struct Compare {
+    /// Workloads, or `all`; by default those that Muster supports.
+    #[arg(long, value_delimiter = ',')]
+    workload: Vec<String>,
+    #[arg(long, value_delimiter = ',', default_value = "kube-scheduler,muster,floor")]
+    schedulers: Vec<Scheduler>,
+    #[arg(long, default_value_t = 5_000)]
+    nodes: usize,
+    #[arg(long, default_value_t = 5_000)]
+    pods: usize,
+    /// Seconds that a scheduler has to bind all pods.
+    #[arg(long, default_value_t = 300)]
+    timeout: u64,
+    /// Also writes the results as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The floor itself; the bench starts it to measure it alone.
+    #[command(hide = true)]
+    Floor(floor::Floor),
+}
+
+fn main() -> anyhow::Result<()> {
+    let cli = Cli::parse();
+    // One thread: what observes shares the cores with what is observed.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    match cli.command {
+        Some(Command::Floor(floor)) => runtime.block_on(floor.run()),
+        None => runtime.block_on(compare(&cli.compare)),
+    }
+}
+
+async fn compare(args: &Compare) -> anyhow::Result<()> {
+    let workloads = Workload::choose(&args.workload)?;
+    let mut report = Report::new(args.nodes, args.pods);
+    for workload in workloads {
+        for &scheduler in &args.schedulers {
+            let outcome = if scheduler.supports(workload) {
+                let limit = Duration::from_secs(args.timeout);
+                let run = run::run(workload, scheduler, args.nodes, args.pods, limit);
+                run.await.unwrap_or_else(|e| Outcome::Failed(format!("{e:#}")))
+            } else {
+                Outcome::NotYet
+            };
+            eprintln!("{}: {}: {outcome}", workload.name(), scheduler.name());
+            report.add(workload, scheduler, outcome);
+        }
+    }
+    println!("{report}");
+    if let Some(path) = &args.json {
+        std::fs::write(path, serde_json::to_vec_pretty(&report.json())?)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! What is to be placed, and on what.
+
+use anyhow::{Result, bail};
+use kube::Client;
+use muster_control_plane::{create_nodes, create_objects, node};
+use serde_json::{Value, json};
+
+/// Nodes per rack, a label on every node.
+const RACK: usize = 32;
+const ZONES: usize = 10;
+const GANG: usize = 16;
+const GPU: &str = "nvidia.com/gpu";
+const RACK_LABEL: &str = "topology.kubernetes.io/rack";
+const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
+const HOST_LABEL: &str = "kubernetes.io/hostname";
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Workload {
+    /// CPU and memory only.
+    Plain,
+    /// One GPU per pod.
+    Gpu,
+    /// Even over zones and hosts.
+    Spread,
+    /// Twenty sets, no two pods of a set on one host.
+    AntiAffinity,
+    /// Native gangs of 16.
+    Gangs,
+    /// Native gangs of 16, each in one rack.
+    GangsRack,
+}
+
+impl Workload {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Plain, Self::Gpu, Self::Spread, Self::AntiAffinity, Self::Gangs, Self::GangsRack];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Gpu => "gpu",
+            Self::Spread => "spread",
+            Self::AntiAffinity => "anti-affinity",
+            Self::Gangs => "gangs-16",
+            Self::GangsRack => "gangs-16-rack",
+        }
+    }
+
+    /// What Muster can do by now; the rest prints "not yet".
+    pub(crate) fn in_muster(self) -> bool {
+        matches!(self, Self::Plain | Self::Gpu)
+    }
+
+    /// By name; none means those that Muster supports.
+    pub(crate) fn choose(names: &[String]) -> Result<Vec<Self>> {
+        match names {
+            [] => return Ok(Self::ALL.into_iter().filter(|w| w.in_muster()).collect()),
+            [one] if one == "all" => return Ok(Self::ALL.to_vec()),
+            _ => {}
+        }
+        names
+            .iter()
+            .map(|name| match Self::ALL.into_iter().find(|w| w.name() == name) {
+                Some(workload) => Ok(workload),
+                None => {
+                    bail!("no workload {name}; there are {}", Self::ALL.map(Self::name).join(", "))
+                }
+            })
+            .collect()
+    }
+
+    fn is_gang(self) -> bool {
+        matches!(self, Self::Gangs | Self::GangsRack)
+    }
+
+    /// Feature gates of the API server and of kube-scheduler.
+    pub(crate) fn feature_gates(self) -> &'static [&'static str] {
+        match self {
+            Self::Gangs => &["GenericWorkload=true"],
+            Self::GangsRack => &["GenericWorkload=true", "TopologyAwareWorkloadScheduling=true"],
+            _ => &[],
+        }
+    }
+
+    pub(crate) fn runtime_config(self) -> &'static [&'static str] {
+        if self.is_gang() { &["scheduling.k8s.io/v1beta1=true"] } else { &[] }
+    }
+
+    /// Whole gangs only.
+    pub(crate) fn pods(self, wanted: usize) -> usize {
+        if self.is_gang() { wanted / GANG * GANG } else { wanted }
+    }
+
+    /// Creates the nodes, the groups and the pods.
+    pub(crate) async fn create(
+        self,
+        client: &Client,
+        nodes: usize,
+        pods: usize,
+        scheduler_name: &str,
+    ) -> Result<()> {
+        create_nodes(client, nodes, |i| {
+            let mut node = node(&format!("node-{i:05}"), "32", "256Gi", 110);
+            let labels = node.metadata.labels.get_or_insert_default();
+            labels.insert(ZONE_LABEL.to_owned(), format!("zone-{}", i % ZONES));
+            labels.insert(RACK_LABEL.to_owned(), format!("rack-{}", i / RACK));
+            let status = node.status.get_or_insert_default();
+            for list in [&mut status.capacity, &mut status.allocatable] {
+                if self == Self::Gpu {
+                    list.get_or_insert_default().insert(
+                        GPU.to_owned(),
+                        k8s_openapi::apimachinery::pkg::api::resource::Quantity("8".to_owned()),
+                    );
+                }
+            }
+            node
+        })
+        .await?;
+        if self.is_gang() {
+            let path = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
+            create_objects(client, path, "groups", pods / GANG, |i| self.group(i)).await?;
+        }
+        let path = "/api/v1/namespaces/default/pods";
+        create_objects(client, path, "pods", pods, |i| self.pod(i, scheduler_name)).await
+    }
+
+    fn group(self, i: usize) -> Value {
+        let mut group = json!({
+            "apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup",
+            "metadata": {"name": format!("gang-{i}")},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": GANG}}},
+        });
+        if self == Self::GangsRack {
+            group["spec"]["schedulingConstraints"] = json!({"topology": [{"key": RACK_LABEL}]});
+        }
+        group
+    }
+
+    fn pod(self, i: usize, scheduler_name: &str) -> Value {
+        let mut pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": format!("pod-{i:05}"), "labels": {"app": "bench"}},
+            "spec": {
+                "schedulerName": scheduler_name,
+                "automountServiceAccountToken": false,
+                "containers": [{
+                    "name": "main", "image": "example.invalid/none",
+                    "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
+                }],
+            },
+        });
+        let spec = &mut pod["spec"];
+        match self {
+            Self::Plain => {}
+            Self::Gpu => spec["containers"][0]["resources"]["limits"] = json!({GPU: "1"}),
+            Self::Spread => {
+                spec["topologySpreadConstraints"] = [ZONE_LABEL, HOST_LABEL]
+                    .map(|key| {
+                        json!({
+                            "maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule",
+                            "labelSelector": {"matchLabels": {"app": "bench"}},
+                        })
+                    })
+                    .into();
+            }
+            Self::AntiAffinity => {
+                let set = format!("set-{}", i % 20);
+                spec["affinity"]["podAntiAffinity"] = json!({
+                    "requiredDuringSchedulingIgnoredDuringExecution": [{
+                        "topologyKey": HOST_LABEL,
+                        "labelSelector": {"matchLabels": {"set": set}},
+                    }],
+                });
+                pod["metadata"]["labels"]["set"] = set.into();
+            }
+            Self::Gangs | Self::GangsRack => {
+                spec["schedulingGroup"] = json!({"podGroupName": format!("gang-{}", i / GANG)});
+            }
+        }
+        pod
+    }
+}

@@ -1,0 +1,85 @@
+//! Object metadata.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
+
+use super::{Time, nullable};
+
+/// The metadata fields the core reads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ObjectMeta {
+    /// Name, unique within namespace and kind.
+    #[serde(deserialize_with = "nullable")]
+    pub name: String,
+    /// Namespace; empty for cluster-scoped objects.
+    #[serde(deserialize_with = "nullable")]
+    pub namespace: String,
+    /// Unique id of this incarnation of the object.
+    #[serde(deserialize_with = "nullable")]
+    pub uid: String,
+    /// Opaque version, compared for equality only.
+    #[serde(deserialize_with = "nullable")]
+    pub resource_version: String,
+    /// Spec generation.
+    pub generation: Option<i64>,
+    /// When the server created the object.
+    pub creation_timestamp: Option<Time>,
+    /// When the object will be gone; set means terminating.
+    pub deletion_timestamp: Option<Time>,
+    /// Labels.
+    #[serde(deserialize_with = "nullable")]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations under `muster.dev/`; all others are dropped while decoding.
+    #[serde(deserialize_with = "own_annotations")]
+    pub annotations: BTreeMap<String, String>,
+    /// Owners.
+    #[serde(deserialize_with = "nullable")]
+    pub owner_references: Vec<OwnerReference>,
+}
+
+/// A reference to an owning object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OwnerReference {
+    /// Kind of the owner.
+    pub kind: String,
+    /// Name of the owner.
+    pub name: String,
+    /// Whether this owner is the managing controller.
+    #[serde(deserialize_with = "nullable")]
+    pub controller: bool,
+}
+
+const OWN_PREFIX: &str = "muster.dev/";
+
+fn own_annotations<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeMap<String, String>, D::Error> {
+    struct Own;
+    impl<'de> Visitor<'de> for Own {
+        type Value = BTreeMap<String, String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a map of annotations")
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(BTreeMap::new())
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut kept = BTreeMap::new();
+            while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
+                if key.starts_with(OWN_PREFIX) {
+                    kept.insert(key.into_owned(), map.next_value()?);
+                } else {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+            Ok(kept)
+        }
+    }
+    d.deserialize_any(Own)
+}

@@ -1,0 +1,102 @@
+//! `muster simulate`: reads a scenario, draws progress, prints the result.
+//!
+//! Owns the file, the terminal and the exit code; everything else is in the crate
+//! `muster-sim`, which touches none of them.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use muster_sim::limits::MAX_SCENARIO_BYTES;
+use muster_sim::report::{Summary, to_json, to_text};
+use muster_sim::time::{Micros, parse_duration};
+use muster_sim::{Meter, Options, Scenario};
+
+/// Arguments of `muster simulate`.
+#[derive(Debug, clap::Args)]
+pub struct SimulateArgs {
+    /// Scenario file (YAML), or - for standard input; see examples/simulate/
+    pub scenario: PathBuf,
+
+    /// Seed of all chance, instead of the scenario's
+    #[arg(long)]
+    pub seed: Option<u64>,
+
+    /// How to print the result
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+
+    /// Stop after this much cluster time, e.g. 90s or 1h30m, instead of when the
+    /// scenario says or when nothing more can happen
+    #[arg(long, value_parser = parse_until)]
+    pub until: Option<Micros>,
+}
+
+/// How to print the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Output {
+    /// For people
+    Text,
+    /// For programs; stable
+    Json,
+}
+
+fn parse_until(text: &str) -> Result<Micros, String> {
+    match parse_duration(text)? {
+        0 => Err("must be more than 0".to_owned()),
+        micros => Ok(micros.min(muster_sim::limits::MAX_DURATION)),
+    }
+}
+
+/// Runs it. Pods that wait are a result; a broken invariant is a failure.
+///
+/// # Errors
+///
+/// If the scenario cannot be read or does not settle.
+pub fn run(args: SimulateArgs) -> anyhow::Result<ExitCode> {
+    let SimulateArgs { scenario: path, seed, output, until } = args;
+    let origin = path.display().to_string();
+    let text = read(&path).with_context(|| format!("cannot read scenario {origin}"))?;
+    let scenario = Scenario::parse(&text, &origin)?;
+
+    let mut stderr = io::stderr();
+    let mut meter = Meter::new(stderr.is_terminal());
+    let options = Options { seed, until };
+    let outcome = muster_sim::run(&scenario, options, &mut |progress| {
+        if let Some(drawn) = meter.update(progress) {
+            let _ = stderr.write_all(drawn.as_bytes()); // a bar nobody can see is no error
+        }
+    });
+    if let Some(erased) = meter.finish() {
+        let _ = stderr.write_all(erased.as_bytes());
+    }
+    let outcome = outcome?;
+
+    let summary = Summary::new(&scenario, &outcome);
+    let report = match output {
+        Output::Text => to_text(&summary),
+        Output::Json => to_json(&summary)?,
+    };
+    match io::stdout().write_all(report.as_bytes()) {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {} // `| head` has seen enough
+        result => result.context("cannot write the report")?,
+    }
+    Ok(if outcome.verdict.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// At most one byte more than the simulator accepts, so that it can say what is wrong.
+fn read(path: &Path) -> anyhow::Result<String> {
+    let limit = MAX_SCENARIO_BYTES as u64 + 1;
+    let mut bytes = Vec::new();
+    if path.as_os_str() == "-" {
+        io::stdin().lock().take(limit).read_to_end(&mut bytes)?;
+    } else {
+        File::open(path)?.take(limit).read_to_end(&mut bytes)?;
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(text),
+        Err(_) => bail!("it is not UTF-8 text"),
+    }
+}

@@ -1,0 +1,279 @@
+//! Ways to the API server.
+//!
+//! Owns: where the server is and who we are (a kubeconfig, or the pod's own
+//! service account), the client for watches and reviews, and [`Wire`], the
+//! client for writes. No client made here retries by itself: whoever calls
+//! knows whether a call may be repeated and how long it may take.
+//!
+//! Must never decide what to write.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper_util::client::legacy;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::client::ConfigExt;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use tokio::time::Instant;
+use tower::util::BoxCloneSyncService;
+use tower::{BoxError, ServiceBuilder, ServiceExt};
+
+/// A watch that says nothing for this long (bookmarks included) is dead.
+const WATCH_SILENCE: Duration = Duration::from_secs(300);
+/// Time to reach the server.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Longest that an ordinary call may be silent.
+const CALL_SILENCE: Duration = Duration::from_secs(10);
+/// An idle connection is closed before the server would.
+const IDLE: Duration = Duration::from_secs(45);
+/// An error body longer than this is cut: it is for people.
+const MAX_ERROR_BODY: usize = 64 * 1024;
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The kubeconfig is unreadable or incomplete.
+    #[error(
+        "--kubeconfig {path}: {source}; give a kubeconfig with a current context, or leave the flag out inside a pod"
+    )]
+    Kubeconfig {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<kube::config::KubeconfigError>,
+    },
+    /// Not inside a pod, and no kubeconfig.
+    #[error(
+        "no API server: not inside a pod ({0}) and no kubeconfig; give --kubeconfig or clientConnection.kubeconfig"
+    )]
+    InCluster(#[source] Box<kube::config::InClusterError>),
+    /// The configuration does not make a client.
+    #[error("the client configuration cannot be used: {0}")]
+    Client(#[source] Box<kube::Error>),
+    /// The server's address is not a URL with a host.
+    #[error("the server address {0} has no host; give a URL such as https://10.0.0.1:6443")]
+    Address(Uri),
+}
+
+/// Loads the configuration from a kubeconfig, or from the pod we run in.
+pub async fn load(kubeconfig: Option<&Path>) -> Result<kube::Config, ClientError> {
+    // Fails only if a provider is installed already: just as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut config = match kubeconfig {
+        Some(path) => {
+            let fail = |source| ClientError::Kubeconfig {
+                path: path.to_owned(),
+                source: Box::new(source),
+            };
+            let file = Kubeconfig::read_from(path).map_err(fail)?;
+            kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+                .await
+                .map_err(fail)?
+        }
+        None => kube::Config::incluster().map_err(|e| ClientError::InCluster(Box::new(e)))?,
+    };
+    config.default_retry = false;
+    config.connect_timeout = Some(CONNECT);
+    Ok(config)
+}
+
+/// A client for lists and watches.
+pub fn watching(config: &kube::Config) -> Result<kube::Client, ClientError> {
+    with_silence(config, WATCH_SILENCE)
+}
+
+/// A client for short calls: lease, reviews.
+pub fn calling(config: &kube::Config) -> Result<kube::Client, ClientError> {
+    with_silence(config, CALL_SILENCE)
+}
+
+fn with_silence(config: &kube::Config, silence: Duration) -> Result<kube::Client, ClientError> {
+    let mut config = config.clone();
+    config.default_retry = false;
+    config.read_timeout = Some(silence);
+    kube::Client::try_from(config).map_err(|e| ClientError::Client(Box::new(e)))
+}
+
+/// How a call on the [`Wire`] failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The server answered with an error.
+    #[error("{message}")]
+    Status {
+        /// HTTP status.
+        code: u16,
+        /// What the server said.
+        message: String,
+        /// `Retry-After`: the request was turned away before it was handled.
+        retry_after: Option<Duration>,
+    },
+    /// No connection: nothing was sent.
+    #[error("cannot reach the API server: {0}")]
+    NotSent(String),
+    /// The connection broke, or the answer made no sense.
+    #[error("the API server did not answer: {0}")]
+    Broken(String),
+    /// The deadline passed.
+    #[error("the API server did not answer in time")]
+    TimedOut,
+}
+
+type Service = BoxCloneSyncService<Request<Full<Bytes>>, Response<Incoming>, BoxError>;
+
+/// The client for writes: pooled connections, one attempt per call, a deadline
+/// on each, and as little work per call as can be.
+#[derive(Clone)]
+pub struct Wire {
+    service: Service,
+    scheme: Scheme,
+    authority: Authority,
+    prefix: String,
+    user_agent: HeaderValue,
+}
+
+impl Wire {
+    /// A wire to the server of `config` with up to `connections` idle connections.
+    pub fn new(config: &kube::Config, connections: usize) -> Result<Self, ClientError> {
+        let fail = |e| ClientError::Client(Box::new(e));
+        let uri = &config.cluster_url;
+        let authority = uri.authority().cloned();
+        let authority = authority.ok_or_else(|| ClientError::Address(uri.clone()))?;
+        let mut http = legacy::connect::HttpConnector::new();
+        http.enforce_http(false);
+        http.set_nodelay(true);
+        http.set_connect_timeout(Some(CONNECT));
+        let connector = config.rustls_https_connector_with_connector(http).map_err(fail)?;
+        let client = legacy::Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(connections)
+            .build(connector);
+        let service = ServiceBuilder::new()
+            .option_layer(config.auth_layer().map_err(fail)?)
+            .layer(config.extra_headers_layer().map_err(fail)?)
+            .map_err(BoxError::from)
+            .service(client);
+        Ok(Self {
+            service: BoxCloneSyncService::new(service.map_err(BoxError::from)),
+            scheme: uri.scheme().cloned().unwrap_or(Scheme::HTTPS),
+            authority,
+            prefix: uri.path().trim_end_matches('/').to_owned(),
+            user_agent: HeaderValue::from_static(concat!("muster/", env!("CARGO_PKG_VERSION"))),
+        })
+    }
+
+    /// Makes one call and waits for its answer, at most until `deadline`. The
+    /// body of a successful answer is read and thrown away.
+    pub async fn call(&self, call: Call, deadline: Instant) -> Result<(), Failure> {
+        let answer = async {
+            let request = self.request(call)?;
+            let response = self.service.clone().oneshot(request).await;
+            finish(response.map_err(|e| not_sent(&e))?).await
+        };
+        match tokio::time::timeout_at(deadline, answer).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Failure::TimedOut),
+        }
+    }
+
+    fn request(&self, call: Call) -> Result<Request<Full<Bytes>>, Failure> {
+        let path = if self.prefix.is_empty() {
+            call.path
+        } else {
+            format!("{}{}", self.prefix, call.path)
+        };
+        let invalid = |e: &dyn std::fmt::Display| Failure::NotSent(format!("invalid request: {e}"));
+        let mut parts = http::uri::Parts::default();
+        parts.scheme = Some(self.scheme.clone());
+        parts.authority = Some(self.authority.clone());
+        parts.path_and_query =
+            Some(PathAndQuery::from_maybe_shared(Bytes::from(path)).map_err(|e| invalid(&e))?);
+        let mut request = Request::new(Full::new(call.body));
+        *request.method_mut() = call.method;
+        *request.uri_mut() = Uri::from_parts(parts).map_err(|e| invalid(&e))?;
+        let headers = request.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(call.content_type));
+        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+        headers.insert(header::USER_AGENT, self.user_agent.clone());
+        Ok(request)
+    }
+}
+
+/// One request.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// Method.
+    pub method: Method,
+    /// Path below the server's address, starting with a slash.
+    pub path: String,
+    /// Content type of the body.
+    pub content_type: &'static str,
+    /// Body.
+    pub body: Bytes,
+}
+
+fn not_sent(error: &BoxError) -> Failure {
+    let legacy = error.downcast_ref::<legacy::Error>();
+    let text = chain(error.as_ref());
+    if legacy.is_some_and(legacy::Error::is_connect) {
+        Failure::NotSent(text)
+    } else if legacy.is_none() {
+        // A token that cannot be read, for one: before anything was sent.
+        Failure::NotSent(text)
+    } else {
+        Failure::Broken(text)
+    }
+}
+
+/// An error with all its causes.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}
+
+async fn finish(response: Response<Incoming>) -> Result<(), Failure> {
+    let (head, mut body) = response.into_parts();
+    if head.status.is_success() {
+        // Read to the end, so that the connection can be used again.
+        while let Some(frame) = body.frame().await {
+            frame.map_err(|e| Failure::Broken(e.to_string()))?;
+        }
+        return Ok(());
+    }
+    let text = Limited::new(body, MAX_ERROR_BODY).collect().await;
+    let text = text.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    Err(Failure::Status {
+        code: head.status.as_u16(),
+        message: message(&text, head.status),
+        retry_after: retry_after(&head.headers),
+    })
+}
+
+/// The message of a `metav1.Status`, or whatever the server sent instead.
+fn message(body: &[u8], status: http::StatusCode) -> String {
+    #[derive(serde::Deserialize)]
+    struct Status {
+        message: String,
+    }
+    match serde_json::from_slice::<Status>(body) {
+        Ok(status) => status.message,
+        Err(_) if body.is_empty() => status.to_string(),
+        Err(_) => String::from_utf8_lossy(&body[..body.len().min(256)]).into_owned(),
+    }
+}
+
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
+    value.trim().parse().ok().map(Duration::from_secs)
+}

@@ -1,0 +1,393 @@
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::*;
+
+const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
+
+fn parse(text: &str) -> Result<Configuration, ConfigError> {
+    Configuration::parse(Path::new("config.yaml"), text)
+}
+
+fn v1(rest: &str) -> Result<Configuration, ConfigError> {
+    parse(&format!("{HEAD}{rest}"))
+}
+
+#[test]
+fn without_a_file_muster_is_itself() {
+    let config = Configuration::default();
+    assert_eq!(config.scheduler_names(), ["muster"]);
+    let election = &config.leader_election;
+    assert_eq!(election.resource_name, "muster");
+    assert_eq!(election.resource_namespace, "muster-system");
+    assert_eq!(election.lease_duration, Duration::from_secs(15));
+    assert_eq!(config.client_connection.rate_limit(), None);
+    assert!(validate::configuration(&config).is_empty());
+    assert_eq!(
+        Configuration::without_file("elsewhere").leader_election.resource_namespace,
+        "elsewhere"
+    );
+}
+
+/// What kube-scheduler v1.37 writes with `--write-config-to` for an empty file,
+/// less the default plugins.
+#[test]
+fn defaults_of_a_file_are_upstreams() {
+    let config = v1("").unwrap();
+    assert_eq!(
+        config.to_json(),
+        json!({
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "parallelism": 16,
+            "leaderElection": {
+                "leaderElect": true, "leaseDuration": "15s", "renewDeadline": "10s",
+                "retryPeriod": "2s", "resourceLock": "leases",
+                "resourceName": "kube-scheduler", "resourceNamespace": "kube-system",
+            },
+            "clientConnection": {
+                "kubeconfig": "", "acceptContentTypes": "",
+                "contentType": "application/vnd.kubernetes.protobuf", "qps": 50.0, "burst": 100,
+            },
+            "enableProfiling": true,
+            "enableContentionProfiling": true,
+            "percentageOfNodesToScore": 0,
+            "podInitialBackoffSeconds": 1,
+            "podMaxBackoffSeconds": 10,
+            "profiles": [{"schedulerName": "default-scheduler"}],
+        })
+    );
+    assert_eq!(config.warnings, Vec::<String>::new());
+    assert_eq!(config.client_connection.rate_limit(), Some((50.0, 100)));
+}
+
+#[test]
+fn every_field_is_read_and_shown_again() {
+    let text = r#"
+parallelism: 4
+leaderElection: {leaderElect: true, leaseDuration: 1m30s, renewDeadline: 60s, retryPeriod: 500ms, resourceLock: leases, resourceName: mine, resourceNamespace: here}
+clientConnection: {kubeconfig: /etc/kube.conf, acceptContentTypes: "", contentType: application/json, qps: 1000.5, burst: 2000}
+enableProfiling: false
+enableContentionProfiling: false
+percentageOfNodesToScore: 50
+podInitialBackoffSeconds: 2
+podMaxBackoffSeconds: 20
+delayCacheUntilActive: true
+profiles:
+- schedulerName: one
+  percentageOfNodesToScore: 70
+  plugins:
+    queueSort: {enabled: [{name: PrioritySort}], disabled: [{name: "*"}]}
+    multiPoint: {enabled: [{name: Coscheduling, weight: 3}]}
+  pluginConfig:
+  - name: NodeResourcesFit
+    args: {scoringStrategy: {type: MostAllocated}}
+- schedulerName: two
+  plugins:
+    queueSort: {enabled: [{name: PrioritySort}], disabled: [{name: "*"}]}
+extenders:
+- urlPrefix: https://extender.example
+  filterVerb: filter
+  preemptVerb: preempt
+  prioritizeVerb: prioritize
+  weight: 5
+  bindVerb: bind
+  enableHTTPS: true
+  tlsConfig: {insecure: false, serverName: x, certFile: c, keyFile: k, caFile: a, certData: "Yw==", keyData: "c2VjcmV0", caData: "YQ=="}
+  httpTimeout: 3s
+  nodeCacheCapable: true
+  managedResources: [{name: example.com/gpu, ignoredByScheduler: true}]
+  ignorable: true
+"#;
+    let config = v1(text).unwrap();
+    assert_eq!(config.scheduler_names(), ["one", "two"]);
+    assert_eq!(config.leader_election.lease_duration, Duration::from_secs(90));
+    assert_eq!(config.leader_election.retry_period, Duration::from_millis(500));
+    assert_eq!(config.client_connection.rate_limit(), Some((1000.5, 2000)));
+    let plugins = config.profiles[0].plugins.as_ref().unwrap();
+    assert_eq!(plugins["multiPoint"].enabled[0].weight, Some(3));
+    assert_eq!(config.extenders[0].http_timeout, Some(Duration::from_secs(3)));
+
+    // The private key is never shown; all else reads back the same.
+    let shown = config.to_json();
+    assert_eq!(shown["extenders"][0]["tlsConfig"]["keyData"], "--- REDACTED ---");
+    assert!(!format!("{config:?}").contains("c2VjcmV0"));
+    let again = shown.to_string().replace("--- REDACTED ---", "c2VjcmV0");
+    assert_eq!(parse(&again).unwrap(), config);
+}
+
+#[test]
+fn what_does_not_act_is_said() {
+    let config = v1("enableProfiling: true
+clientConnection: {contentType: application/json}
+extenders: []
+profiles:
+- plugins: {score: {disabled: [{name: ImageLocality}]}}
+  pluginConfig: [{name: NodeResourcesFit, args: {}}]
+")
+    .unwrap();
+    assert_eq!(config.scheduler_names(), ["default-scheduler"]);
+    assert_eq!(
+        config.warnings,
+        [
+            "enableProfiling: has no effect: Muster has no /debug/pprof",
+            "extenders: is read and kept but does not act in this version: no extender is called",
+            "clientConnection.contentType: has no effect: Muster chooses the encoding by itself",
+            "profiles[0].plugins: is read and kept but does not act in this version: the default plugins run with their default arguments and weights",
+            "profiles[0].pluginConfig: is read and kept but does not act in this version: the default plugins run with their default arguments and weights",
+        ]
+    );
+}
+
+/// Zero, null and empty are the same as absent, as in Go.
+#[test]
+fn absent_in_many_ways() {
+    let same = "parallelism: null
+leaderElection: {leaseDuration: 0s, renewDeadline: \"0\", resourceName: \"\", resourceLock: }
+clientConnection: {qps: 0, burst: 0, kubeconfig: \"\"}
+profiles: []
+";
+    assert_eq!(v1(same).unwrap(), v1("").unwrap());
+    let off =
+        v1("leaderElection: {leaderElect: false, leaseDuration: 1s, renewDeadline: -1s}").unwrap();
+    assert!(!off.leader_election.leader_elect, "its durations do not matter then");
+}
+
+/// YAML as Go's library reads it, JSON included.
+#[test]
+fn ways_to_write_yaml() {
+    for text in [
+        "leaderElection:\n  leaderElect: no\n",
+        "leaderElection: {leaderElect: off}",
+        "leaderElection: &x {leaderElect: false}",
+        "\"leaderElection\": {\"leaderElect\": false}",
+        "leaderElection: {leaderElect: false}\n---\n",
+        "parallelism: 1.6e1\nprofiles: [null]\nleaderElection: {leaderElect: false}",
+    ] {
+        let config = v1(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert!(!config.leader_election.leader_elect, "{text}");
+    }
+}
+
+#[test]
+fn bad_files_are_refused_with_place_reason_and_remedy() {
+    let cases: &[(&str, &str)] = &[
+        (
+            "bogus: 1",
+            "bogus: Unknown field: known here are apiVersion, kind, enableProfiling, enableContentionProfiling, delayCacheUntilActive, leaderElection, clientConnection, parallelism, percentageOfNodesToScore, podInitialBackoffSeconds, podMaxBackoffSeconds, profiles, extenders (correct its name or remove it)",
+        ),
+        (
+            "paralelism: 4",
+            "paralelism: Unknown field: did you mean \"parallelism\"? (correct its name or remove it)",
+        ),
+        (
+            "profiles: [{schedulername: x}]",
+            "profiles[0].schedulername: Unknown field: did you mean \"schedulerName\"? (correct its name or remove it)",
+        ),
+        (
+            "profiles: [{plugins: {scores: {enabled: []}}}]",
+            "profiles[0].plugins.scores: Unknown field: did you mean \"score\"? (correct its name or remove it)",
+        ),
+        (
+            "profiles: [{plugins: {score: {enabled: [{name: A, weigth: 2}]}}}]",
+            "profiles[0].plugins.score.enabled[0].weigth: Unknown field: did you mean \"weight\"? (correct its name or remove it)",
+        ),
+        (
+            "parallelism: many",
+            "parallelism: Invalid value: \"many\": must be an integer (write a number without quotes and decimals)",
+        ),
+        (
+            "parallelism: 99999999999",
+            "parallelism: Invalid value: 99999999999: must be an integer of 32 bits",
+        ),
+        (
+            "parallelism: 0",
+            "parallelism: Invalid value: 0: should be an integer value greater than zero (remove the field to use 16)",
+        ),
+        (
+            "percentageOfNodesToScore: 101",
+            "percentageOfNodesToScore: Invalid value: 101: not in valid range [0-100] (0 lets the scheduler choose)",
+        ),
+        (
+            "podInitialBackoffSeconds: 0",
+            "podInitialBackoffSeconds: Invalid value: 0: must be greater than 0 (remove the field to use 1)",
+        ),
+        (
+            "podMaxBackoffSeconds: 5\npodInitialBackoffSeconds: 7",
+            "podMaxBackoffSeconds: Invalid value: 5: must be greater than or equal to PodInitialBackoffSeconds (raise it to 7 or lower podInitialBackoffSeconds)",
+        ),
+        (
+            "leaderElection: yes please",
+            "leaderElection: Invalid value: \"yes please\": must be a mapping (write `field: value` lines)",
+        ),
+        (
+            "leaderElection: {leaderElect: maybe}",
+            "leaderElection.leaderElect: Invalid value: \"maybe\": must be true or false (without quotes)",
+        ),
+        (
+            "leaderElection: {leaseDuration: 15}",
+            "leaderElection.leaseDuration: Invalid value: 15: must be a duration (write it as 15s, 1m30s or 500ms)",
+        ),
+        (
+            "leaderElection: {leaseDuration: \"15\"}",
+            "leaderElection.leaseDuration: Invalid value: \"15\": time: missing unit in duration \"15\" (write it as 15s, 1m30s or 500ms)",
+        ),
+        (
+            "leaderElection: {retryPeriod: -2s}",
+            "leaderElection.retryPeriod: Invalid value: \"-2s\": must be greater than zero (remove the sign, or the field to use the default)",
+        ),
+        (
+            "leaderElection: {renewDeadline: 15s}",
+            "leaderElection.leaseDuration: Invalid value: \"15s\": must be greater than `RenewDeadline` (raise it above 15s or lower renewDeadline)",
+        ),
+        (
+            "leaderElection: {retryPeriod: 9s}",
+            "leaderElection.renewDeadline: Invalid value: \"10s\": must be greater than `RetryPeriod` times 1.2 (raise it, or lower retryPeriod below 9s)",
+        ),
+        (
+            "leaderElection: {leaseDuration: 900ms, renewDeadline: 500ms, retryPeriod: 100ms}",
+            "leaderElection.leaseDuration: Invalid value: \"900ms\": must be at least 1s (the API counts a lease in whole seconds)",
+        ),
+        (
+            "leaderElection: {resourceLock: configmaps}",
+            "leaderElection.resourceLock: Invalid value: \"configmaps\": resourceLock value must be \"leases\" (remove the field)",
+        ),
+        (
+            "clientConnection: {burst: -1}",
+            "clientConnection.burst: Invalid value: -1: must be non-negative (remove the field to use 100)",
+        ),
+        (
+            "clientConnection: {qps: fast}",
+            "clientConnection.qps: Invalid value: \"fast\": must be a number (without quotes)",
+        ),
+        (
+            "profiles: {schedulerName: x}",
+            "profiles: Invalid value: {\"schedulerName\":\"x\"}: must be a list (begin each item with `- `)",
+        ),
+        (
+            "profiles: [{schedulerName: 7}]",
+            "profiles[0].schedulerName: Invalid value: 7: must be a string (put it in quotes)",
+        ),
+        (
+            "profiles: [{schedulerName: \"\"}]",
+            "profiles[0].schedulerName: Required value (only a single profile may leave its name out)",
+        ),
+        (
+            "profiles: [{schedulerName: a}, {schedulerName: a}]",
+            "profiles[1].schedulerName: Duplicate value: \"a\" (give every profile a name of its own)",
+        ),
+        (
+            "profiles: [{schedulerName: a}, {percentageOfNodesToScore: 5}]",
+            "profiles[1].schedulerName: Required value (only a single profile may leave its name out)",
+        ),
+        (
+            "profiles: [{pluginConfig: [{name: A}, {name: A}]}]",
+            "profiles[0].pluginConfig[1]: Duplicate value: \"A\" (put all arguments of a plugin in one item)",
+        ),
+        (
+            "profiles: [{plugins: {filter: {enabled: [{name: EBSLimits}]}}}]",
+            "profiles[0].plugins.filter.enabled[0]: Invalid value: \"EBSLimits\": was invalid in version \"v1\" (KubeSchedulerConfiguration is version \"kubescheduler.config.k8s.io/v1\") (remove it: NodeVolumeLimits does its work)",
+        ),
+        (
+            "profiles: [{schedulerName: a, plugins: {queueSort: {enabled: [{name: A}]}}}, {schedulerName: b}]",
+            "profiles[1].plugins.queueSort: Invalid value: {}: must be the same for all profiles (copy that of profiles[0])",
+        ),
+        (
+            "extenders: [{urlPrefix: http://x, prioritizeVerb: p}]",
+            "extenders[0].weight: Invalid value: 0: must have a positive weight applied to it (set a weight, or remove prioritizeVerb)",
+        ),
+        (
+            "extenders: [{urlPrefix: http://x, bindVerb: b}, {urlPrefix: http://y, bindVerb: b}]",
+            "extenders: Invalid value: \"found 2 extenders implementing bind\": only one extender can implement bind (remove bindVerb from the others)",
+        ),
+        (
+            "extenders: [{urlPrefix: http://x, managedResources: [{name: cpu}]}]",
+            "extenders[0].managedResources[0].name: Invalid value: \"cpu\": is an invalid extended resource name (write it as example.com/thing)",
+        ),
+        (
+            "extenders: [{urlPrefix: http://x, tlsConfig: {keyData: secret}}]",
+            "extenders[0].tlsConfig.keyData: Invalid value: \"--- REDACTED ---\": must be base64 of PEM (encode it with `base64 -w0`)",
+        ),
+        (
+            "extenders: [{urlPrefix: http://x, httpTimeout: -5s}]",
+            "extenders[0].httpTimeout: Invalid value: \"-5s\": must be greater than zero (remove the sign, or the field to use the default)",
+        ),
+    ];
+    for (text, expected) in cases {
+        let error = v1(text).expect_err(text).to_string();
+        assert_eq!(error, format!("config.yaml: {expected}"), "\n{text}");
+    }
+}
+
+#[test]
+fn other_kinds_and_versions_are_refused() {
+    let kind = "kind: KubeSchedulerConfiguration";
+    let version = "apiVersion: kubescheduler.config.k8s.io/v1";
+    for (text, expected) in [
+        (
+            format!("{version}beta3\n{kind}"),
+            "apiVersion: Unsupported value: \"kubescheduler.config.k8s.io/v1beta3\": supported values: \"kubescheduler.config.k8s.io/v1\" (this version was removed from Kubernetes; rewrite the file for v1)",
+        ),
+        (
+            format!("apiVersion: v1\n{kind}"),
+            "apiVersion: Unsupported value: \"v1\": supported values: \"kubescheduler.config.k8s.io/v1\" (is this the right file?)",
+        ),
+        (
+            format!("{version}\nkind: Pod"),
+            "kind: Unsupported value: \"Pod\": supported values: \"KubeSchedulerConfiguration\" (is this the right file?)",
+        ),
+        (version.to_owned(), "kind: Required value (write KubeSchedulerConfiguration)"),
+        (
+            String::new(),
+            "2 errors:\n  apiVersion: Required value (write kubescheduler.config.k8s.io/v1)\n  kind: Required value (write KubeSchedulerConfiguration)",
+        ),
+        ("[]".to_owned(), "Invalid value: []: must be a mapping (write `field: value` lines)"),
+    ] {
+        let error = parse(&text).expect_err(&text).to_string();
+        assert_eq!(error, format!("config.yaml: {expected}"), "\n{text}");
+    }
+}
+
+#[test]
+fn all_errors_are_told_at_once() {
+    let error =
+        v1("parallelism: 0\nbogus: 1\nprofiles: [{percentageOfNodesToScore: -1}]").unwrap_err();
+    let text = error.to_string();
+    assert!(text.starts_with("config.yaml: 3 errors:\n  bogus: "), "{text}");
+    assert!(text.contains("\n  parallelism: Invalid value: 0: "), "{text}");
+    assert!(
+        text.contains("\n  profiles[0].percentageOfNodesToScore: Invalid value: -1: "),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_is_not_yaml() {
+    for text in ["a: [", "a: 1\na: 2\n", "\tb: 1", "a: !!binary |\n  ?\n"] {
+        let error = v1(text).expect_err(text);
+        assert!(error.to_string().starts_with("config.yaml: "), "{error}");
+    }
+    assert!(matches!(v1("a: ["), Err(ConfigError::Yaml { .. })));
+    let twice = v1("parallelism: 1\nparallelism: 2\n").unwrap_err();
+    assert!(twice.to_string().contains("duplicate"), "{twice}");
+    let two = v1("---\nparallelism: 1\n").unwrap_err().to_string();
+    assert_eq!(
+        two,
+        "config.yaml: is not valid YAML: 2 documents; keep one, without `---` after it"
+    );
+}
+
+#[test]
+fn files() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("config.yaml");
+    let missing = Configuration::load(Some(&path)).unwrap_err();
+    assert!(matches!(missing, ConfigError::Read { .. }), "{missing}");
+    std::fs::write(&path, format!("{HEAD}parallelism: 3\n")).unwrap();
+    let config = Configuration::load(Some(&path)).unwrap();
+    assert_eq!((config.parallelism, config.file.as_deref()), (3, Some(&*path)));
+    std::fs::write(&path, "#".repeat(2 << 20)).unwrap();
+    assert!(matches!(Configuration::load(Some(&path)), Err(ConfigError::TooLong { .. })));
+    assert_eq!(Configuration::load(None).unwrap().scheduler_names(), ["muster"]);
+}

@@ -1,0 +1,42 @@
+//! What changed since: lets a shape replay the node changes it missed.
+
+use std::collections::VecDeque;
+
+use super::NodeId;
+
+/// Changes kept; a reader further behind rebuilds.
+const KEPT: usize = 1 << 16;
+
+/// The last changes of nodes, numbered.
+#[derive(Clone, Default)]
+pub(crate) struct Journal {
+    first: u64,
+    entries: VecDeque<NodeId>,
+}
+
+impl Journal {
+    /// Empty, but counting on from `self`: whoever is up to date with the
+    /// original is up to date with its fork, and whoever is not rebuilds.
+    pub(crate) fn fork(&self) -> Self {
+        Self { first: self.head(), entries: VecDeque::new() }
+    }
+
+    pub(crate) fn push(&mut self, node: NodeId) {
+        if self.entries.len() == KEPT {
+            self.entries.pop_front();
+            self.first += 1;
+        }
+        self.entries.push_back(node);
+    }
+
+    /// The number the next change will get.
+    pub(crate) fn head(&self) -> u64 {
+        self.first + self.entries.len() as u64
+    }
+
+    /// Changes from number `since` on; `None` if some are no longer kept.
+    pub(crate) fn since(&self, since: u64) -> Option<impl ExactSizeIterator<Item = NodeId> + '_> {
+        let skip = usize::try_from(since.checked_sub(self.first)?).ok()?;
+        (skip <= self.entries.len()).then(|| self.entries.range(skip..).copied())
+    }
+}

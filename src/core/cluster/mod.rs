@@ -1,0 +1,514 @@
+//! The state: nodes in columns, pods, shapes and indexes.
+//!
+//! Owns what is known of the cluster and the arithmetic of placing a pod on a
+//! node. One owner thread writes it; a [`Cluster::fork`] is a cheap, independent
+//! copy for questions. Must never decide anything, and never walk all pods for
+//! one change.
+
+mod chunked;
+mod index;
+mod journal;
+mod node_set;
+mod nodes;
+mod shapes;
+#[cfg(test)]
+mod tests;
+mod txn;
+
+pub use node_set::NodeSet;
+pub use nodes::{NodeId, NodeInfo};
+pub use txn::{Ledgers, Txn};
+
+pub(crate) use index::Index;
+pub(crate) use nodes::Labels;
+
+use std::sync::Arc;
+
+use muster_api::k8s;
+
+use crate::model::{
+    Interner, Pod, PodId, PodRequests, PodShape, PodStage, ResId, ResourceTable, ShapeId,
+};
+use chunked::Chunked;
+use journal::Journal;
+use nodes::Columns;
+use shapes::ShapeTable;
+
+/// Everything the plugins read.
+#[derive(Default)]
+pub struct Cluster {
+    pub(crate) syms: Arc<Interner>,
+    pub(crate) resources: Arc<ResourceTable>,
+    pub(crate) index: Arc<Index>,
+    columns: Columns,
+    infos: Chunked<NodeInfo>,
+    live: NodeSet,
+    live_count: usize,
+    free_nodes: Vec<NodeId>,
+    /// Nodes that pods name although no node object exists.
+    ghosts: crate::hash::TextMap<Arc<str>, NodeId>,
+    pods: Chunked<Option<Pod>>,
+    free_pods: Vec<PodId>,
+    pod_count: usize,
+    shapes: ShapeTable,
+    pub(crate) journal: Journal,
+}
+
+/// What an upsert of a node changed.
+#[derive(Clone, Debug)]
+pub struct NodeChange {
+    /// The node.
+    pub node: NodeId,
+    /// Which aspects changed; empty if nothing the scheduler reads did.
+    pub actions: crate::framework::Actions,
+    /// The node before, for updates.
+    pub before: Option<NodeBefore>,
+}
+
+/// A node as it was before an update.
+#[derive(Clone, Debug)]
+pub struct NodeBefore {
+    /// Record.
+    pub info: NodeInfo,
+    /// Allocatable, non-zero entries.
+    pub allocatable: Vec<(ResId, i64)>,
+    /// Most pods.
+    pub max_pods: i64,
+}
+
+impl Cluster {
+    /// An independent copy that shares unchanged chunks. Its journal begins
+    /// where this one ends.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        Self {
+            syms: Arc::clone(&self.syms),
+            resources: Arc::clone(&self.resources),
+            index: Arc::clone(&self.index),
+            columns: self.columns.clone(),
+            infos: self.infos.clone(),
+            live: self.live.clone(),
+            live_count: self.live_count,
+            free_nodes: self.free_nodes.clone(),
+            ghosts: self.ghosts.clone(),
+            pods: self.pods.clone(),
+            free_pods: self.free_pods.clone(),
+            pod_count: self.pod_count,
+            shapes: self.shapes.clone(),
+            journal: self.journal.fork(),
+        }
+    }
+
+    // ---- nodes -------------------------------------------------------------
+
+    /// Nodes that exist.
+    #[must_use]
+    pub fn nodes(&self) -> &NodeSet {
+        &self.live
+    }
+
+    /// How many nodes exist.
+    #[must_use]
+    pub fn node_count(&self) -> usize {
+        self.live_count
+    }
+
+    /// One more than the greatest node index in use.
+    #[must_use]
+    pub fn node_capacity(&self) -> usize {
+        self.infos.len()
+    }
+
+    /// The record of a node.
+    #[must_use]
+    pub fn node(&self, node: NodeId) -> &NodeInfo {
+        self.infos.get(node.index())
+    }
+
+    /// The node of that name, if it exists.
+    #[must_use]
+    pub fn node_by_name(&self, name: &str) -> Option<NodeId> {
+        self.index.node(name)
+    }
+
+    /// A view for plugins.
+    #[must_use]
+    pub fn view(&self, node: NodeId) -> NodeView<'_> {
+        NodeView { cluster: self, id: node }
+    }
+
+    /// Adds or updates a node from the wire.
+    pub fn upsert_node(&mut self, wire: &k8s::Node, seen: u64) -> NodeChange {
+        let name = wire.metadata.name.as_str();
+        let existing = self.index.node(name);
+        let node = existing.unwrap_or_else(|| self.claim_node(name));
+        let before = existing.map(|_| self.snapshot_node(node));
+        if let Some(before) = &before {
+            Arc::make_mut(&mut self.index).remove(node, &before.info);
+        }
+        let table = Arc::make_mut(&mut self.resources);
+        self.columns.set_allocatable(node, &wire.status.allocatable, table);
+        let info = self.infos.get_mut(node.index());
+        info.read(wire, Arc::make_mut(&mut self.syms));
+        info.exists = true;
+        info.seen = seen;
+        Arc::make_mut(&mut self.index).add(node, self.infos.get(node.index()));
+        if before.is_none() {
+            self.live.insert(node);
+            self.live_count += 1;
+        }
+        let actions = self.actions_since(node, before.as_ref());
+        if actions != crate::framework::Actions::NONE {
+            self.journal.push(node);
+        }
+        NodeChange { node, actions, before }
+    }
+
+    /// Removes a node object. Pods that name it keep their place on a ghost.
+    pub fn remove_node(&mut self, name: &str) -> Option<NodeId> {
+        let node = self.index.node(name)?;
+        let info = self.infos.get(node.index()).clone();
+        Arc::make_mut(&mut self.index).remove(node, &info);
+        self.live.remove(node);
+        self.live_count -= 1;
+        let empty = info.pods.is_empty();
+        let slot = self.infos.get_mut(node.index());
+        slot.exists = false;
+        if empty {
+            self.release_node(node);
+        } else {
+            self.ghosts.insert(info.name, node);
+        }
+        self.journal.push(node);
+        Some(node)
+    }
+
+    fn claim_node(&mut self, name: &str) -> NodeId {
+        if let Some(node) = self.ghosts.remove(name) {
+            return node;
+        }
+        let node = self.free_nodes.pop().unwrap_or_else(|| {
+            let next = u32::try_from(self.infos.len()).expect("fewer than 2^32 nodes");
+            self.infos.grow(self.infos.len() + 1);
+            NodeId(next)
+        });
+        self.columns.grow(self.infos.len(), self.resources.len());
+        *self.infos.get_mut(node.index()) = NodeInfo { name: name.into(), ..NodeInfo::default() };
+        node
+    }
+
+    fn release_node(&mut self, node: NodeId) {
+        for column in &mut self.columns.allocatable {
+            *column.get_mut(node.index()) = 0;
+        }
+        *self.columns.max_pods.get_mut(node.index()) = 0;
+        *self.infos.get_mut(node.index()) = NodeInfo::default();
+        self.free_nodes.push(node);
+    }
+
+    fn snapshot_node(&self, node: NodeId) -> NodeBefore {
+        let i = node.index();
+        let amounts = self.columns.allocatable.iter().enumerate();
+        NodeBefore {
+            info: self.infos.get(i).clone(),
+            allocatable: amounts
+                .map(|(r, c)| (ResId(r as u16), *c.get(i)))
+                .filter(|(_, amount)| *amount != 0)
+                .collect(),
+            max_pods: *self.columns.max_pods.get(i),
+        }
+    }
+
+    fn actions_since(
+        &self,
+        node: NodeId,
+        before: Option<&NodeBefore>,
+    ) -> crate::framework::Actions {
+        use crate::framework::Actions;
+        let Some(before) = before else {
+            return Actions::ADD;
+        };
+        let now = self.snapshot_node(node);
+        let mut actions = Actions::NONE;
+        if now.allocatable != before.allocatable || now.max_pods != before.max_pods {
+            actions = actions | Actions::UPDATE_NODE_ALLOCATABLE;
+        }
+        if now.info.labels != before.info.labels {
+            actions = actions | Actions::UPDATE_NODE_LABEL;
+        }
+        if now.info.taints != before.info.taints
+            || now.info.unschedulable != before.info.unschedulable
+        {
+            actions = actions | Actions::UPDATE_NODE_TAINT;
+        }
+        if now.info.images != before.info.images {
+            actions = actions | Actions::UPDATE_NODE_IMAGES;
+        }
+        actions
+    }
+
+    /// Nodes last seen before relist `seen`.
+    pub(crate) fn stale_nodes(&self, seen: u64) -> Vec<Arc<str>> {
+        let stale = self.live.iter().map(|n| self.node(n)).filter(|info| info.seen < seen);
+        stale.map(|info| Arc::clone(&info.name)).collect()
+    }
+
+    // ---- pods --------------------------------------------------------------
+
+    /// A pod.
+    #[must_use]
+    pub fn pod(&self, pod: PodId) -> Option<&Pod> {
+        if (pod.0 as usize) < self.pods.len() {
+            self.pods.get(pod.0 as usize).as_ref()
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn pod_mut(&mut self, pod: PodId) -> Option<&mut Pod> {
+        self.pods.get_mut(pod.0 as usize).as_mut()
+    }
+
+    /// How many pods are known.
+    #[must_use]
+    pub fn pod_count(&self) -> usize {
+        self.pod_count
+    }
+
+    pub(crate) fn pods(&self) -> impl Iterator<Item = (PodId, &Pod)> {
+        self.pods.iter().enumerate().filter_map(|(i, p)| Some((PodId(i as u32), p.as_ref()?)))
+    }
+
+    /// The shape of a pod.
+    #[must_use]
+    pub fn shape(&self, shape: ShapeId) -> &Arc<PodShape> {
+        self.shapes.get(shape)
+    }
+
+    /// Interns a shape and counts one user of it.
+    pub(crate) fn intern_shape(&mut self, shape: PodShape) -> ShapeId {
+        self.shapes.intern(shape)
+    }
+
+    /// Shapes freed since the last call, whose ledgers can go.
+    pub(crate) fn take_freed_shapes(&mut self) -> std::collections::BTreeSet<ShapeId> {
+        self.shapes.take_freed()
+    }
+
+    pub(crate) fn release_shape(&mut self, shape: ShapeId) {
+        self.shapes.release(shape);
+    }
+
+    /// Adds a pod that occupies nothing yet.
+    pub(crate) fn add_pod(&mut self, pod: Pod) -> PodId {
+        debug_assert_eq!(pod.stage, PodStage::Pending);
+        let id = self.free_pods.pop().unwrap_or_else(|| {
+            let next = u32::try_from(self.pods.len()).expect("fewer than 2^32 pods");
+            self.pods.grow(self.pods.len() + 1);
+            PodId(next)
+        });
+        *self.pods.get_mut(id.0 as usize) = Some(pod);
+        self.pod_count += 1;
+        id
+    }
+
+    /// Forgets a pod and frees what it occupied.
+    pub(crate) fn drop_pod(&mut self, id: PodId) {
+        if let Some(node) = self.displace(id) {
+            self.reap(node);
+        }
+        if let Some(pod) = self.pods.get_mut(id.0 as usize).take() {
+            self.shapes.release(pod.shape);
+            self.free_pods.push(id);
+            self.pod_count -= 1;
+        }
+    }
+
+    /// The node of that name, or a ghost of it.
+    pub(crate) fn node_or_ghost(&mut self, name: &str) -> NodeId {
+        if let Some(node) = self.index.node(name).or_else(|| self.ghosts.get(name).copied()) {
+            return node;
+        }
+        let node = self.claim_node(name);
+        self.ghosts.insert(name.into(), node);
+        node
+    }
+
+    /// Puts a pending pod on a node.
+    pub(crate) fn place(&mut self, id: PodId, node: NodeId, assumed: bool) {
+        let Some(pod) = self.pods.get_mut(id.0 as usize) else {
+            return;
+        };
+        debug_assert_eq!(pod.stage, PodStage::Pending);
+        pod.stage = if assumed { PodStage::Assumed(node) } else { PodStage::Bound(node) };
+        let shape = Arc::clone(self.shapes.get(pod.shape));
+        let exact = self.charge(node, &shape.requests, true);
+        let info = self.infos.get_mut(node.index());
+        info.pods.push(id);
+        info.ports.extend(shape.ports.iter().cloned());
+        if !exact {
+            self.recount(node);
+        }
+        self.journal.push(node);
+    }
+
+    /// Takes a pod off its node; it is pending again.
+    pub(crate) fn displace(&mut self, id: PodId) -> Option<NodeId> {
+        let pod = self.pods.get_mut(id.0 as usize).as_mut()?;
+        let node = pod.stage.node()?;
+        pod.stage = PodStage::Pending;
+        let shape = Arc::clone(self.shapes.get(pod.shape));
+        let exact = self.charge(node, &shape.requests, false);
+        let info = self.infos.get_mut(node.index());
+        if let Some(at) = info.pods.iter().position(|p| *p == id) {
+            info.pods.swap_remove(at);
+        }
+        for port in &shape.ports {
+            if let Some(at) = info.ports.iter().position(|p| p == port) {
+                info.ports.swap_remove(at);
+            }
+        }
+        if !exact {
+            self.recount(node);
+        }
+        self.journal.push(node);
+        Some(node)
+    }
+
+    /// Forgets a node that no longer exists once its last pod is gone.
+    pub(crate) fn reap(&mut self, node: NodeId) {
+        let info = self.infos.get(node.index());
+        if !info.exists && info.pods.is_empty() && !info.name.is_empty() {
+            let name = Arc::clone(&info.name);
+            self.ghosts.remove(&name);
+            self.release_node(node);
+        }
+    }
+
+    /// Adds a pod's requests to a node, or takes them off. False if a sum does
+    /// not fit 64 bits, or did not before: it must be counted afresh then.
+    fn charge(&mut self, node: NodeId, requests: &PodRequests, add: bool) -> bool {
+        self.columns.grow(self.infos.len(), self.resources.len());
+        let i = node.index();
+        let mut exact = true;
+        let mut apply = |cell: &mut i64, amount: i64| {
+            let sum = if add { cell.checked_add(amount) } else { cell.checked_sub(amount) };
+            let cut_before = matches!(*cell, i64::MIN | i64::MAX);
+            match sum {
+                Some(sum) if !cut_before => *cell = sum,
+                _ => exact = false,
+            }
+        };
+        for &(id, amount) in &requests.charged {
+            apply(self.columns.requested[id.index()].get_mut(i), amount);
+        }
+        apply(self.columns.nonzero_cpu.get_mut(i), requests.nonzero_cpu);
+        apply(self.columns.nonzero_memory.get_mut(i), requests.nonzero_memory);
+        *self.columns.pods.get_mut(i) += if add { 1 } else { -1 };
+        exact
+    }
+
+    /// Sums up what the pods of a node ask for, cut to 64 bits. Quantities that
+    /// need it exist in hostile objects only; cut sums cannot be subtracted from,
+    /// and a node must be as empty as before once such a pod is gone.
+    fn recount(&mut self, node: NodeId) {
+        let i = node.index();
+        let mut requested = vec![0_i128; self.columns.requested.len()];
+        let (mut cpu, mut memory) = (0_i128, 0_i128);
+        for pod in &self.infos.get(i).pods {
+            let Some(pod) = self.pods.get(pod.0 as usize) else {
+                continue;
+            };
+            let requests = &self.shapes.get(pod.shape).requests;
+            for &(id, amount) in &requests.charged {
+                requested[id.index()] += i128::from(amount);
+            }
+            cpu += i128::from(requests.nonzero_cpu);
+            memory += i128::from(requests.nonzero_memory);
+        }
+        let cut = |sum: i128| sum.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+        for (column, sum) in self.columns.requested.iter_mut().zip(requested) {
+            *column.get_mut(i) = cut(sum);
+        }
+        *self.columns.nonzero_cpu.get_mut(i) = cut(cpu);
+        *self.columns.nonzero_memory.get_mut(i) = cut(memory);
+    }
+
+    /// Compiles a wire pod into a shape.
+    pub(crate) fn compile(
+        &mut self,
+        pod: &k8s::Pod,
+        profile: Option<crate::framework::ProfileId>,
+    ) -> PodShape {
+        crate::model::compile_pod(pod, profile, Arc::make_mut(&mut self.resources))
+    }
+}
+
+/// One node, as a plugin sees it.
+#[derive(Clone, Copy)]
+pub struct NodeView<'a> {
+    cluster: &'a Cluster,
+    id: NodeId,
+}
+
+impl<'a> NodeView<'a> {
+    /// The node's id.
+    #[must_use]
+    pub fn id(self) -> NodeId {
+        self.id
+    }
+
+    /// Its record.
+    #[must_use]
+    pub fn info(self) -> &'a NodeInfo {
+        self.cluster.infos.get(self.id.index())
+    }
+
+    /// The whole cluster.
+    #[must_use]
+    pub fn cluster(self) -> &'a Cluster {
+        self.cluster
+    }
+
+    /// What pods may use of a resource.
+    #[must_use]
+    pub fn allocatable(self, resource: ResId) -> i64 {
+        let column = self.cluster.columns.allocatable.get(resource.index());
+        column.map_or(0, |c| *c.get(self.id.index()))
+    }
+
+    /// What pods on the node asked for.
+    #[must_use]
+    pub fn requested(self, resource: ResId) -> i64 {
+        let column = self.cluster.columns.requested.get(resource.index());
+        column.map_or(0, |c| *c.get(self.id.index()))
+    }
+
+    /// As `requested(CPU)`, with defaults for containers that ask for none.
+    #[must_use]
+    pub fn nonzero_cpu(self) -> i64 {
+        *self.cluster.columns.nonzero_cpu.get(self.id.index())
+    }
+
+    /// As `requested(MEMORY)`, with defaults for containers that ask for none.
+    #[must_use]
+    pub fn nonzero_memory(self) -> i64 {
+        *self.cluster.columns.nonzero_memory.get(self.id.index())
+    }
+
+    /// Pods on the node.
+    #[must_use]
+    pub fn pods(self) -> i64 {
+        *self.cluster.columns.pods.get(self.id.index())
+    }
+
+    /// Most pods.
+    #[must_use]
+    pub fn max_pods(self) -> i64 {
+        *self.cluster.columns.max_pods.get(self.id.index())
+    }
+
+    pub(crate) fn labels(self) -> Labels<'a> {
+        Labels { info: self.info(), syms: &self.cluster.syms }
+    }
+}

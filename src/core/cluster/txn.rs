@@ -1,0 +1,93 @@
+//! Transactions: try something on the state, then keep it or drop it.
+
+use super::{Cluster, NodeId};
+use crate::model::{PodId, PodStage};
+
+/// What a transaction has done, by sub-ledger, newest last.
+///
+/// Resources, ports and pod counts move with [`Step::Placed`] and
+/// [`Step::Displaced`]. The ledgers of later capabilities (volumes, devices,
+/// NUMA, budgets, nominations) join as further steps of this list, so that one
+/// rollback undoes them in reverse order.
+#[derive(Debug, Default)]
+pub struct Ledgers {
+    steps: Vec<Step>,
+}
+
+#[derive(Debug)]
+enum Step {
+    Placed(PodId),
+    Displaced { pod: PodId, was: PodStage },
+}
+
+/// A trial on the state: what is not committed is undone on drop.
+///
+/// The owner holds the state exclusively, so nobody sees a trial half done and
+/// reads stay plain column reads: the transaction writes in place and keeps an
+/// undo list instead of an overlay that every read would have to consult.
+pub struct Txn<'a> {
+    cluster: &'a mut Cluster,
+    ledgers: Ledgers,
+    committed: bool,
+}
+
+impl<'a> Txn<'a> {
+    /// Begins a transaction.
+    pub fn begin(cluster: &'a mut Cluster) -> Self {
+        Self { cluster, ledgers: Ledgers::default(), committed: false }
+    }
+
+    /// The state as this transaction sees it.
+    #[must_use]
+    pub fn cluster(&self) -> &Cluster {
+        self.cluster
+    }
+
+    /// Reserves a node for a pending pod.
+    pub fn place(&mut self, pod: PodId, node: NodeId) {
+        self.cluster.place(pod, node, true);
+        self.ledgers.steps.push(Step::Placed(pod));
+    }
+
+    /// Takes a pod off its node, as an eviction would.
+    pub fn displace(&mut self, pod: PodId) {
+        let Some(was) = self.cluster.pod(pod).map(|p| p.stage) else {
+            return;
+        };
+        if self.cluster.displace(pod).is_some() {
+            self.ledgers.steps.push(Step::Displaced { pod, was });
+        }
+    }
+
+    /// Keeps everything.
+    pub fn commit(mut self) {
+        self.committed = true;
+        for step in &self.ledgers.steps {
+            if let Step::Displaced { was, .. } = step
+                && let Some(node) = was.node()
+            {
+                self.cluster.reap(node);
+            }
+        }
+    }
+}
+
+impl Drop for Txn<'_> {
+    fn drop(&mut self) {
+        if self.committed {
+            return;
+        }
+        while let Some(step) = self.ledgers.steps.pop() {
+            match step {
+                Step::Placed(pod) => {
+                    self.cluster.displace(pod);
+                }
+                Step::Displaced { pod, was } => {
+                    if let Some(node) = was.node() {
+                        self.cluster.place(pod, node, matches!(was, PodStage::Assumed(_)));
+                    }
+                }
+            }
+        }
+    }
+}

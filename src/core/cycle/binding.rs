@@ -1,0 +1,425 @@
+//! From a chosen node to a bound pod: Reserve, Permit, PreBind, Bind, PostBind.
+
+use std::sync::Arc;
+
+use super::failure::Failure;
+use super::{Core, Decision, Outcome, plugin_name, running};
+use crate::cluster::NodeId;
+use crate::framework::{Actions, ClusterEvent, Placed, Resource, Status, Step, Subject};
+use crate::io::{Effect, EventRecord, PodRef, Reply, Tick, Token, WriteError};
+use crate::model::{PodId, PodShape};
+use crate::queue::QueueCx;
+use crate::report::{AttemptResult, Observation, QueuedPod};
+
+/// How long after a bind without an answer it is tried again.
+const REBIND_SECONDS: i64 = 1;
+/// Tries of a bind whose answers never come, before the room is given up.
+const MAX_REBINDS: u32 = 60;
+/// How long after a conflict the watch has to show what happened.
+const SETTLE_SECONDS: i64 = 5;
+
+/// A pod that has a node and is not yet bound.
+pub(super) struct Binding {
+    pub(super) profile: usize,
+    pub(super) node: NodeId,
+    pub(super) stage: Stage,
+    /// When the attempt began.
+    begun: Tick,
+    timer: Option<Tick>,
+    rebinds: u32,
+    /// The Bind plugin that took it.
+    binder: usize,
+    /// What the pod has become since its room was taken.
+    pub(super) updated: Option<Box<PodShape>>,
+}
+
+pub(super) enum Stage {
+    /// Waiting for plugins to allow it: position and deadline of each.
+    Permit { waiting: Vec<(usize, Tick, i64)>, since: Tick },
+    /// A PreBind plugin asked the outside.
+    PreBind { plugin: usize, token: Token },
+    /// The bind is under way.
+    Bind { attempt: u64 },
+    /// The bind's answer never came; it is issued again.
+    Rebind,
+    /// The server said conflict: the watch will tell.
+    Settle,
+}
+
+impl Stage {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Permit { .. } => "permit",
+            Self::PreBind { .. } => "prebind",
+            Self::Bind { .. } | Self::Rebind | Self::Settle => "binding",
+        }
+    }
+}
+
+impl Core {
+    /// Takes the room on the node and runs Reserve and Permit.
+    pub(super) fn assume(
+        &mut self,
+        now: Tick,
+        pod: PodId,
+        profile_id: usize,
+        node: NodeId,
+        decision: &mut Decision,
+    ) {
+        self.cluster.place(pod, node, true);
+        let name = Arc::clone(&self.cluster.node(node).name);
+        let stage = Stage::Rebind;
+        let (timer, rebinds, binder, updated) = (None, 0, 0, None);
+        let profile = profile_id;
+        let begun = now;
+        let binding = Binding { profile, node, stage, begun, timer, rebinds, binder, updated };
+        self.bindings.insert(pod, binding);
+        let verdict = self
+            .reserve(pod, profile_id, node)
+            .and_then(|()| self.permit(now, pod, profile_id, node));
+        match verdict {
+            // Nobody else has seen the room taken: giving it back is no event.
+            Err(failure) => {
+                self.unreserve(pod);
+                self.fail_attempt(now, pod, profile_id, failure, decision);
+            }
+            Ok(true) => decision.outcome = Outcome::WaitingOnPermit { node: name },
+            Ok(false) => {
+                self.queue.done(pod);
+                match self.pre_bind_from(now, pod, 0) {
+                    Ok(()) => decision.outcome = Outcome::Scheduled { node: name },
+                    Err(failure) => {
+                        self.unreserve(pod);
+                        self.fail_attempt(now, pod, profile_id, failure, decision);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn placed(&self, pod: PodId, node: NodeId) -> Option<Placed<'_>> {
+        let record = self.cluster.pod(pod)?;
+        let shape = self.cluster.shape(record.shape);
+        Some(Placed { pod: record, shape, node: self.cluster.view(node) })
+    }
+
+    fn reserve(&self, pod: PodId, profile_id: usize, node: NodeId) -> Result<(), Failure> {
+        let Some(placed) = self.placed(pod, node) else {
+            return Ok(());
+        };
+        let profile = &self.profiles[profile_id];
+        for (i, p) in profile.plugins().iter().enumerate() {
+            if let Some(reserve) = p.plugin.as_reserve()
+                && let Err(status) = reserve.reserve(&placed)
+            {
+                let error = running("Reserve", profile, i, &status);
+                return Err(Failure::of(i, &status, error));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_stage(&mut self, pod: PodId, stage: Stage, timer: Option<Tick>) {
+        let Some(binding) = self.bindings.get_mut(&pod) else {
+            return;
+        };
+        if let Stage::PreBind { token, .. } = stage {
+            self.calls.insert(token, pod);
+        }
+        if let Stage::PreBind { token, .. } = std::mem::replace(&mut binding.stage, stage) {
+            self.calls.remove(&token);
+        }
+        self.arm(pod, timer);
+    }
+
+    pub(super) fn arm(&mut self, pod: PodId, timer: Option<Tick>) {
+        let Some(binding) = self.bindings.get_mut(&pod) else {
+            return;
+        };
+        if let Some(old) = std::mem::replace(&mut binding.timer, timer) {
+            self.timers.remove(&(old, pod));
+        }
+        self.timers.extend(timer.map(|due| (due, pod)));
+    }
+
+    /// Whether the pod has a node but no bind was sent yet.
+    pub(super) fn unsent(&self, pod: PodId) -> bool {
+        let stage = self.bindings.get(&pod).map(|b| &b.stage);
+        matches!(stage, Some(Stage::Permit { .. } | Stage::PreBind { .. }))
+    }
+
+    /// Runs PreBind plugins from position `from` on, then binds.
+    pub(super) fn pre_bind_from(
+        &mut self,
+        now: Tick,
+        pod: PodId,
+        from: usize,
+    ) -> Result<(), Failure> {
+        let Some(binding) = self.bindings.get(&pod) else {
+            return Ok(());
+        };
+        let (profile_id, node) = (binding.profile, binding.node);
+        let Some(placed) = self.placed(pod, node) else {
+            return Ok(());
+        };
+        let key = placed.pod.key.clone();
+        let profile = &self.profiles[profile_id];
+        for (i, p) in profile.plugins().iter().enumerate().skip(from) {
+            match p.plugin.as_pre_bind().map(|pre_bind| pre_bind.pre_bind(&placed)) {
+                None | Some(Step::Done | Step::Skip) => {}
+                Some(Step::Park { request }) => {
+                    self.next_attempt += 1;
+                    let token = Token(self.next_attempt);
+                    let plugin = plugin_name(profile, i).into();
+                    self.effects.push(Effect::Call { token, pod: key, plugin, request });
+                    self.set_stage(pod, Stage::PreBind { plugin: i, token }, None);
+                    return Ok(());
+                }
+                Some(Step::Fail(status)) => {
+                    return Err(Failure::pre_bind(profile, i, &status));
+                }
+            }
+        }
+        let binds = |p: &crate::framework::Weighted| {
+            p.plugin.as_bind().is_some_and(|bind| bind.handles(&placed))
+        };
+        let Some(binder) = profile.plugins().iter().position(binds) else {
+            return Err(Failure::error("no Bind plugin handles the pod".into()));
+        };
+        if let Some(binding) = self.bindings.get_mut(&pod) {
+            binding.binder = binder;
+        }
+        self.issue_bind(now, pod);
+        Ok(())
+    }
+
+    fn issue_bind(&mut self, _now: Tick, pod: PodId) {
+        let (Some(binding), Some(record)) = (self.bindings.get(&pod), self.cluster.pod(pod)) else {
+            return;
+        };
+        self.next_attempt += 1;
+        let attempt = self.next_attempt;
+        let node = Arc::clone(&self.cluster.node(binding.node).name);
+        self.effects.push(Effect::Bind { pod: record.key.clone(), node, attempt });
+        self.set_stage(pod, Stage::Bind { attempt }, None);
+    }
+
+    /// Gives back what Reserve took, in reverse order, and the room; nobody is
+    /// told. Returns the shape that left.
+    pub(super) fn unreserve(&mut self, pod: PodId) -> Option<Arc<PodShape>> {
+        let binding = self.take_binding(pod)?;
+        if let Some(placed) = self.placed(pod, binding.node) {
+            let plugins = self.profiles[binding.profile].plugins().iter().rev();
+            plugins.filter_map(|p| p.plugin.as_reserve()).for_each(|r| r.unreserve(&placed));
+        }
+        let left = self.displace(pod);
+        if let Some(shape) = binding.updated {
+            self.swap_shape(pod, *shape);
+        }
+        left
+    }
+
+    /// As `unreserve`, and lets others know that room is free.
+    pub(super) fn release(&mut self, now: Tick, pod: PodId) {
+        if let Some(shape) = self.unreserve(pod) {
+            self.room_freed(now, shape, None);
+        }
+    }
+
+    /// Takes a pod off its node and lets others know that room is free.
+    pub(super) fn vacate(&mut self, now: Tick, pod: PodId) {
+        if let Some(shape) = self.displace(pod) {
+            self.room_freed(now, shape, None);
+        }
+    }
+
+    pub(super) fn displace(&mut self, pod: PodId) -> Option<Arc<PodShape>> {
+        let shape = Arc::clone(self.cluster.shape(self.cluster.pod(pod)?.shape));
+        let node = self.cluster.displace(pod)?;
+        self.cluster.reap(node);
+        Some(shape)
+    }
+
+    fn room_freed(&mut self, now: Tick, shape: Arc<PodShape>, cause: Option<PodId>) {
+        let event = ClusterEvent {
+            resource: Resource::AssignedPod,
+            actions: Actions::DELETE,
+            label: "AssignedPodDelete",
+            subject: Subject::Pod { shape },
+        };
+        let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+        self.queue.on_event(&cx, &event, cause);
+    }
+
+    pub(super) fn fail_binding(&mut self, now: Tick, pod: PodId, failure: Failure) {
+        let Some((profile, begun)) = self.bindings.get(&pod).map(|b| (b.profile, b.begun)) else {
+            return;
+        };
+        self.attempt_ended(now, begun, profile, failure.result());
+        let left = self.unreserve(pod);
+        self.fail(now, pod, profile, failure);
+        // Only now, and not to the pod itself: its own room is no news to it.
+        if let Some(shape) = left {
+            self.room_freed(now, shape, Some(pod));
+        }
+    }
+
+    fn attempt_ended(&mut self, now: Tick, begun: Tick, profile: usize, result: AttemptResult) {
+        let nanos = u64::try_from(now.0.saturating_sub(begun.0)).unwrap_or(0).saturating_mul(1000);
+        let profile = Arc::clone(self.profiles[profile].scheduler_name());
+        self.observations.push(Observation::Attempt { profile, result, nanos });
+    }
+
+    /// Takes the record of a binding with all that points to it.
+    fn take_binding(&mut self, pod: PodId) -> Option<Binding> {
+        let binding = self.bindings.remove(&pod)?;
+        if let Some(due) = binding.timer {
+            self.timers.remove(&(due, pod));
+        }
+        if let Stage::PreBind { token, .. } = binding.stage {
+            self.calls.remove(&token);
+        }
+        Some(binding)
+    }
+
+    pub(super) fn bind_done(
+        &mut self,
+        now: Tick,
+        key: &PodRef,
+        attempt: u64,
+        result: Result<(), WriteError>,
+    ) {
+        let Some(pod) = self.find(key) else { return };
+        let Some(binding) = self.bindings.get_mut(&pod) else {
+            return;
+        };
+        if !matches!(binding.stage, Stage::Bind { attempt: current } if current == attempt) {
+            return;
+        }
+        match result {
+            Ok(()) => self.bound(now, pod),
+            Err(WriteError::Unknown(_)) if binding.rebinds < MAX_REBINDS => {
+                binding.rebinds += 1;
+                self.set_stage(pod, Stage::Rebind, Some(now.after_secs(REBIND_SECONDS)));
+            }
+            Err(WriteError::Conflict(_)) => {
+                self.set_stage(pod, Stage::Settle, Some(now.after_secs(SETTLE_SECONDS)));
+            }
+            Err(error) => {
+                let message = error.to_string();
+                self.fail_bind(now, pod, message);
+            }
+        }
+    }
+
+    fn fail_bind(&mut self, now: Tick, pod: PodId, message: String) {
+        let Some(binding) = self.bindings.get(&pod) else {
+            return;
+        };
+        let (profile, status) = (&self.profiles[binding.profile], Status::error(message));
+        let message = running("Bind", profile, binding.binder, &status);
+        self.fail_binding(now, pod, Failure::error(message));
+    }
+
+    /// The pod is bound to the node we chose.
+    pub(super) fn bound(&mut self, now: Tick, pod: PodId) {
+        let Some(binding) = self.take_binding(pod) else {
+            return;
+        };
+        let (profile_id, node) = (binding.profile, binding.node);
+        self.attempt_ended(now, binding.begun, profile_id, AttemptResult::Scheduled);
+        let entry = self.queue.remove(pod);
+        let Some(placed) = self.placed(pod, node) else {
+            return;
+        };
+        let profile = &self.profiles[profile_id];
+        profile.plugins().iter().filter_map(|p| p.plugin.as_post_bind()).for_each(|p| {
+            p.post_bind(&placed);
+        });
+        let key = placed.pod.key.clone();
+        let name = Arc::clone(&placed.node.info().name);
+        let note = format!("Successfully assigned {key} to {name}").into();
+        self.effects.push(Effect::Event(EventRecord {
+            pod: key,
+            warning: false,
+            reason: "Scheduled",
+            action: "Binding",
+            note,
+            reporting_controller: Arc::clone(profile.scheduler_name()),
+        }));
+        if let Some(entry) = entry {
+            self.observations.push(Observation::Bound {
+                attempts: entry.attempts,
+                since_queued_micros: now.0 - entry.first.0,
+            });
+        }
+    }
+
+    pub(super) fn binding_timer(&mut self, now: Tick, pod: PodId) {
+        let Some(binding) = self.bindings.get(&pod) else {
+            return;
+        };
+        match &binding.stage {
+            Stage::Permit { .. } => self.permit_timeout(now, pod),
+            Stage::Rebind => self.issue_bind(now, pod),
+            Stage::Settle => {
+                self.fail_bind(now, pod, "the pod could not be bound: conflict".into());
+            }
+            Stage::PreBind { .. } | Stage::Bind { .. } => {}
+        }
+    }
+
+    /// The outside answered a PreBind plugin.
+    pub(super) fn reply(&mut self, now: Tick, token: Token, reply: &Reply) {
+        let Some(pod) = self.calls.remove(&token) else {
+            return;
+        };
+        let Some((profile_id, plugin)) = self.bindings.get(&pod).and_then(|b| match b.stage {
+            Stage::PreBind { plugin, .. } => Some((b.profile, plugin)),
+            _ => None,
+        }) else {
+            return;
+        };
+        let Some(record) = self.cluster.pod(pod) else {
+            return;
+        };
+        let answer = match reply {
+            Reply::Done(text) => Ok(&**text),
+            Reply::Failed(text) => Err(&**text),
+        };
+        let profile = &self.profiles[profile_id];
+        let resumed = profile.plugins()[plugin]
+            .plugin
+            .as_pre_bind()
+            .map_or(Ok(()), |p| p.resume(&record.key, answer));
+        let next = match resumed {
+            Ok(()) => self.pre_bind_from(now, pod, plugin + 1),
+            Err(status) => Err(Failure::pre_bind(profile, plugin, &status)),
+        };
+        if let Err(failure) = next {
+            self.fail_binding(now, pod, failure);
+        }
+    }
+
+    pub(super) fn binding_views(&self) -> Vec<QueuedPod> {
+        let mut views: Vec<QueuedPod> = self
+            .bindings
+            .iter()
+            .filter_map(|(pod, binding)| {
+                let record = self.cluster.pod(*pod)?;
+                let entry = self.queue.entry(*pod);
+                Some(QueuedPod {
+                    pod: record.key.to_string(),
+                    queue: binding.stage.name(),
+                    priority: record.priority,
+                    attempts: entry.map_or(0, |e| e.attempts),
+                    first_queued_micros: entry.map_or(0, |e| e.first.0),
+                    node: self.cluster.node(binding.node).name.to_string(),
+                    message: String::new(),
+                })
+            })
+            .collect();
+        views.sort_unstable_by(|a, b| a.pod.cmp(&b.pod));
+        views
+    }
+}

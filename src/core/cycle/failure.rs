@@ -1,0 +1,204 @@
+//! What happens when an attempt does not end in a bind.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::ledger::Ledger;
+use super::{Core, Decision, Outcome, running};
+use crate::framework::{Code, Profile, Status};
+use crate::io::{Condition, Effect, EventRecord, StatusPatch, Tick};
+use crate::model::PodId;
+use crate::queue::{PluginMask, QueueCx};
+use crate::report::{AttemptResult, Observation, fit_message, truncate_note};
+
+/// Why an attempt failed.
+pub(super) struct Failure {
+    /// Rejected by plugins, or broken.
+    rejected: bool,
+    message: String,
+    rejectors: PluginMask,
+}
+
+impl Failure {
+    pub(super) fn no_nodes() -> Self {
+        Self { rejected: true, message: super::no_nodes().to_string(), rejectors: 0 }
+    }
+
+    /// How metrics count it.
+    pub(super) fn result(&self) -> AttemptResult {
+        if self.rejected { AttemptResult::Unschedulable } else { AttemptResult::Error }
+    }
+
+    pub(super) fn error(message: String) -> Self {
+        Self { rejected: false, message, rejectors: 0 }
+    }
+
+    /// No node fits: the histogram of what the ledger holds.
+    pub(super) fn fit(ledger: &Ledger, nodes: usize) -> Self {
+        let prepared = &ledger.prepared;
+        let mut rejectors = prepared.narrowing.iter().fold(0, |mask, p| mask | 1 << p);
+        if let Some((plugin, status)) = &prepared.rejected {
+            if status.code == Code::Error {
+                return Self::error(status.message());
+            }
+            rejectors |= plugin.map_or(0, |p| 1 << p);
+            let message = format!("0/{nodes} nodes are available: {}.", status.message());
+            return Self { rejected: true, message, rejectors };
+        }
+        for verdict in ledger.verdicts() {
+            if verdict.status.code == Code::Error {
+                return Self::error(verdict.status.message());
+            }
+            rejectors |= verdict.plugin.map_or(0, |p| 1 << p);
+        }
+        let reasons = ledger.verdicts().map(|v| (v.nodes, v.status.reasons.as_slice()));
+        Self { rejected: true, message: fit_message(nodes, reasons), rejectors }
+    }
+
+    /// Reserve or Permit said no: upstream words it as one node that is not available.
+    pub(super) fn one_node(plugin: usize, status: &Status) -> Self {
+        Self {
+            rejected: true,
+            message: fit_message(1, [(1, status.reasons.as_slice())]),
+            rejectors: 1 << plugin,
+        }
+    }
+
+    /// The node went away while plugins still held the pod back: no event is
+    /// waited for, it is planned again after backing off.
+    pub(super) fn node_gone(name: &str) -> Self {
+        let reason = [format!("node {name} was deleted").into()];
+        Self { rejected: true, message: fit_message(1, [(1, &reason[..])]), rejectors: 0 }
+    }
+
+    /// PreBind said no. Events are no longer kept for the pod, so it names no
+    /// plugin and comes back by itself.
+    pub(super) fn pre_bind(profile: &Profile, plugin: usize, status: &Status) -> Self {
+        if status.code.is_rejected() {
+            return Self { rejected: true, message: status.message(), rejectors: 0 };
+        }
+        Self::error(running("PreBind", profile, plugin, status))
+    }
+
+    /// A plugin's status on the way to binding.
+    pub(super) fn of(plugin: usize, status: &Status, error: String) -> Self {
+        if status.code.is_rejected() { Self::one_node(plugin, status) } else { Self::error(error) }
+    }
+}
+
+impl Core {
+    pub(super) fn fail_attempt(
+        &mut self,
+        now: Tick,
+        pod: PodId,
+        profile_id: usize,
+        failure: Failure,
+        decision: &mut Decision,
+    ) {
+        decision.outcome = if failure.rejected { Outcome::Unschedulable } else { Outcome::Error };
+        decision.message = Some(self.fail(now, pod, profile_id, failure));
+    }
+
+    /// Tells the world and puts the pod back into the queue.
+    pub(super) fn fail(
+        &mut self,
+        now: Tick,
+        pod: PodId,
+        profile_id: usize,
+        failure: Failure,
+    ) -> Arc<str> {
+        let message: Arc<str> = failure.message.into();
+        let profile = &self.profiles[profile_id];
+        let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+        if failure.rejected {
+            let plugins = profile.plugins().iter().enumerate();
+            let names = plugins.filter(|(i, _)| failure.rejectors >> i & 1 == 1);
+            self.observations.push(Observation::Rejected {
+                profile: Arc::clone(profile.scheduler_name()),
+                plugins: names.map(|(_, p)| p.plugin.name()).collect(),
+            });
+            self.queue.rejected(&cx, pod, failure.rejectors, Arc::clone(&message));
+        } else {
+            self.queue.failed(&cx, pod, Arc::clone(&message));
+        }
+        let reason = if failure.rejected { "Unschedulable" } else { "SchedulerError" };
+        self.report_failure(pod, profile_id, reason, &message);
+        message
+    }
+
+    fn report_failure(
+        &mut self,
+        pod: PodId,
+        profile_id: usize,
+        reason: &'static str,
+        message: &Arc<str>,
+    ) {
+        let controller = Arc::clone(self.profiles[profile_id].scheduler_name());
+        let Some(record) = self.cluster.pod_mut(pod) else {
+            return;
+        };
+        self.effects.push(Effect::Event(EventRecord {
+            pod: record.key.clone(),
+            warning: true,
+            reason: "FailedScheduling",
+            action: "Scheduling",
+            note: truncate_note(message),
+            reporting_controller: controller,
+        }));
+        let unchanged = record
+            .condition
+            .as_ref()
+            .is_some_and(|(status, why, text)| !status && &**why == reason && text == message);
+        if unchanged {
+            return;
+        }
+        record.condition = Some((false, reason.into(), Arc::clone(message)));
+        self.effects.push(Effect::PatchStatus(StatusPatch {
+            pod: record.key.clone(),
+            condition: Some(Condition {
+                status: false,
+                reason,
+                message: Arc::clone(message),
+                observed_generation: record.generation,
+            }),
+            nominated_node: None,
+        }));
+    }
+
+    /// The pod's cycle panicked: what it took is given back, what was derived
+    /// during it is dropped, and the pod is left alone until it changes.
+    pub(super) fn quarantine(&mut self, pod: PodId, panic: &(dyn Any + Send)) -> Option<Decision> {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let what = text.unwrap_or("no message");
+        let message: Arc<str> = format!("the scheduling cycle panicked: {what}").into();
+        self.ledgers.clear();
+        // A plugin that cannot even give back must not keep the room.
+        if catch_unwind(AssertUnwindSafe(|| self.unreserve(pod))).is_err() {
+            self.displace(pod);
+        }
+        self.queue.quarantine(pod, Arc::clone(&message));
+        let (profile_id, mut decision) = self.undecided(pod)?;
+        self.report_failure(pod, profile_id, "SchedulerError", &message);
+        self.observations.push(Observation::Quarantined {
+            error: format!("{}: {message}; it is not tried again until it changes", decision.pod),
+        });
+        (decision.outcome, decision.message) = (Outcome::Error, Some(message));
+        Some(decision)
+    }
+
+    pub(super) fn skip_deleting(&mut self, pod: PodId, decision: &mut Decision) {
+        self.queue.remove(pod);
+        let note = format!("skip schedule deleting pod: {}", decision.pod);
+        decision.message = Some(note.as_str().into());
+        self.effects.push(Effect::Event(EventRecord {
+            pod: decision.pod.clone(),
+            warning: true,
+            reason: "FailedScheduling",
+            action: "Scheduling",
+            note: truncate_note(&note),
+            reporting_controller: Arc::clone(&decision.profile),
+        }));
+    }
+}

@@ -1,0 +1,365 @@
+//! Inputs: what the outside says, folded into the state.
+
+use std::sync::Arc;
+
+use muster_api::k8s;
+
+use super::Core;
+use crate::framework::{Actions, ClusterEvent, ProfileId, Resource, Subject};
+use crate::io::{Change, Input, Kind, ObjectKey, PodRef, Tick};
+use crate::model::{Pod, PodId, PodShape, PodStage};
+use crate::queue::QueueCx;
+use crate::report::Observation;
+
+pub(super) fn key_text(namespace: &str, name: &str) -> String {
+    let mut key = String::with_capacity(namespace.len() + name.len() + 1);
+    key.push_str(namespace);
+    key.push('/');
+    key.push_str(name);
+    key
+}
+
+impl Core {
+    pub(super) fn ingest(&mut self, now: Tick, input: Input) {
+        match input {
+            Input::Node(Change::Upsert(node)) => self.upsert_node(now, &node),
+            Input::Node(Change::Delete(key)) => self.delete_node(now, &key.name),
+            Input::Pod(Change::Upsert(pod)) => self.upsert_pod(now, &pod),
+            Input::Pod(Change::Delete(key)) => self.delete_pod_by_key(now, &key),
+            Input::RelistStarted(kind) => self.relists[kind as usize] += 1,
+            Input::RelistDone(kind) => self.sweep(now, kind),
+            Input::BindDone { pod, attempt, result } => self.bind_done(now, &pod, attempt, result),
+            Input::Reply { token, reply } => self.reply(now, token, &reply),
+            Input::Permit { pod, plugin, verdict } => {
+                self.permit_verdict(now, &pod, &plugin, verdict);
+            }
+        }
+    }
+
+    /// The pod of that name and UID.
+    pub(super) fn find(&self, key: &PodRef) -> Option<PodId> {
+        let pod = *self.by_key.get(key_text(&key.namespace, &key.name).as_str())?;
+        (self.cluster.pod(pod)?.key.uid == key.uid).then_some(pod)
+    }
+
+    fn queue_event(&mut self, now: Tick, event: &ClusterEvent) {
+        let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+        self.queue.on_event(&cx, event, None);
+    }
+
+    fn malformed(&mut self, kind: &'static str, error: String) {
+        self.observations.push(Observation::Malformed { kind, error });
+    }
+
+    // ---- nodes -------------------------------------------------------------
+
+    fn upsert_node(&mut self, now: Tick, node: &k8s::Node) {
+        if node.metadata.name.is_empty() {
+            return self.malformed("Node", "a Node without metadata.name was skipped".into());
+        }
+        let seen = self.relists[Kind::Node as usize];
+        let change = self.cluster.upsert_node(node, seen);
+        if change.actions == Actions::NONE {
+            return;
+        }
+        let label = if change.before.is_none() { "NodeAdd" } else { "NodeUpdate" };
+        let before = change.before.map(Arc::new);
+        let event = ClusterEvent {
+            resource: Resource::Node,
+            actions: change.actions,
+            label,
+            subject: Subject::Node { node: change.node, before },
+        };
+        self.queue_event(now, &event);
+    }
+
+    fn delete_node(&mut self, now: Tick, name: &str) {
+        if let Some(node) = self.cluster.remove_node(name) {
+            self.node_lost(now, node, name);
+        }
+    }
+
+    // ---- pods --------------------------------------------------------------
+
+    fn upsert_pod(&mut self, now: Tick, wire: &k8s::Pod) {
+        let meta = &wire.metadata;
+        if meta.name.is_empty() {
+            let error = format!(
+                "a Pod without metadata.name in namespace {:?} was skipped",
+                meta.namespace
+            );
+            return self.malformed("Pod", error);
+        }
+        if matches!(wire.status.phase.as_str(), "Succeeded" | "Failed") {
+            return self.delete_pod(now, &meta.namespace, &meta.name);
+        }
+        let key = key_text(&meta.namespace, &meta.name);
+        let mut known = self.by_key.get(key.as_str()).copied();
+        if let Some(pod) = known
+            && self.cluster.pod(pod).is_none_or(|p| *p.key.uid != *meta.uid)
+        {
+            self.delete_pod(now, &meta.namespace, &meta.name);
+            known = None;
+        }
+        match known {
+            None => self.add_pod(now, key.into(), wire),
+            Some(pod) => self.update_pod(now, pod, wire),
+        }
+    }
+
+    fn add_pod(&mut self, now: Tick, key: Box<str>, wire: &k8s::Pod) {
+        let ours = self.by_scheduler.get(wire.spec.scheduler_name.as_str()).copied();
+        let assigned = !wire.spec.node_name.is_empty();
+        let Some(profile) = ours.filter(|_| !assigned) else {
+            if assigned {
+                let shape = self.cluster.compile(wire, None);
+                let pod = self.insert_pod(key, wire, shape);
+                let node = self.cluster.node_or_ghost(&wire.spec.node_name);
+                self.cluster.place(pod, node, false);
+            }
+            return;
+        };
+        let shape = self.cluster.compile(wire, Some(ProfileId(profile as u16)));
+        let pod = self.insert_pod(key, wire, shape);
+        let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+        self.queue.add(&cx, pod, profile);
+    }
+
+    fn insert_pod(&mut self, key: Box<str>, wire: &k8s::Pod, shape: PodShape) -> PodId {
+        let shape = self.cluster.intern_shape(shape);
+        let meta = &wire.metadata;
+        let mut pod = Pod {
+            key: PodRef {
+                namespace: meta.namespace.as_str().into(),
+                name: meta.name.as_str().into(),
+                uid: meta.uid.as_str().into(),
+            },
+            shape,
+            scheduler_name: wire.spec.scheduler_name.as_str().into(),
+            stage: PodStage::Pending,
+            priority: 0,
+            resource_version: "".into(),
+            generation: None,
+            deleting: false,
+            gates: Box::default(),
+            condition: None,
+            created: Tick(meta.creation_timestamp.unwrap_or_default().0),
+            seen: 0,
+        };
+        read(&mut pod, wire, self.relists[Kind::Pod as usize]);
+        let id = self.cluster.add_pod(pod);
+        self.by_key.insert(key, id);
+        id
+    }
+
+    fn update_pod(&mut self, now: Tick, id: PodId, wire: &k8s::Pod) {
+        let seen = self.relists[Kind::Pod as usize];
+        let Some(pod) = self.cluster.pod_mut(id) else {
+            return;
+        };
+        let same = *pod.resource_version == *wire.metadata.resource_version;
+        pod.seen = seen;
+        if same && !pod.resource_version.is_empty() {
+            return;
+        }
+        let (stage, gated_before) = (pod.stage, !pod.gates.is_empty());
+        read(pod, wire, seen);
+        let assigned = !wire.spec.node_name.is_empty();
+        match stage {
+            PodStage::Pending if !assigned => self.update_pending(now, id, wire, gated_before),
+            PodStage::Pending => {
+                self.queue.remove(id);
+                self.set_bound(id, wire);
+            }
+            PodStage::Assumed(_) if !assigned => self.update_assumed(now, id, wire),
+            PodStage::Assumed(node) => {
+                let here = *self.cluster.node(node).name == *wire.spec.node_name;
+                if here && !self.unsent(id) {
+                    self.confirm(now, id, wire);
+                } else {
+                    // Somebody else bound it: our room is free again.
+                    self.queue.remove(id);
+                    if here {
+                        self.unreserve(id);
+                    } else {
+                        self.release(now, id);
+                        self.vacate(now, id);
+                    }
+                    self.set_bound(id, wire);
+                }
+            }
+            PodStage::Bound(_) if assigned => self.recharge(now, id, wire),
+            PodStage::Bound(_) => {}
+        }
+    }
+
+    fn update_pending(&mut self, now: Tick, id: PodId, wire: &k8s::Pod, gated_before: bool) {
+        let Some(pod) = self.cluster.pod(id) else {
+            return;
+        };
+        let before = Arc::clone(self.cluster.shape(pod.shape));
+        let compiled = self.cluster.compile(wire, before.profile);
+        let ungated = gated_before && wire.spec.scheduling_gates.is_empty();
+        let event = own_event(&before, &compiled, ungated);
+        if compiled != *before {
+            self.swap_shape(id, compiled);
+        }
+        let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+        self.queue.updated(&cx, id, event.as_ref());
+    }
+
+    /// A pod on its way to a node changed. It keeps the room it has; what it has
+    /// become counts if it is tried again.
+    fn update_assumed(&mut self, now: Tick, id: PodId, wire: &k8s::Pod) {
+        let Some(pod) = self.cluster.pod(id) else {
+            return;
+        };
+        if pod.deleting && self.at_permit(id) {
+            self.queue.remove(id);
+            return self.release(now, id);
+        }
+        let Some(binding) = self.bindings.get_mut(&id) else {
+            return;
+        };
+        let before = Arc::clone(self.cluster.shape(pod.shape));
+        let compiled = self.cluster.compile(wire, before.profile);
+        let event = own_event(binding.updated.as_deref().unwrap_or(&before), &compiled, false);
+        binding.updated = (compiled != *before).then(|| Box::new(compiled));
+        let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+        self.queue.updated(&cx, id, event.as_ref());
+    }
+
+    pub(super) fn swap_shape(&mut self, id: PodId, shape: PodShape) {
+        let new = self.cluster.intern_shape(shape);
+        if let Some(pod) = self.cluster.pod_mut(id) {
+            let old = std::mem::replace(&mut pod.shape, new);
+            self.cluster.release_shape(old);
+        }
+    }
+
+    /// A pending pod turns out to be bound.
+    fn set_bound(&mut self, id: PodId, wire: &k8s::Pod) {
+        let compiled = self.cluster.compile(wire, None);
+        self.swap_shape(id, compiled);
+        let node = self.cluster.node_or_ghost(&wire.spec.node_name);
+        self.cluster.place(id, node, false);
+    }
+
+    /// The watch shows our bind.
+    fn confirm(&mut self, now: Tick, id: PodId, wire: &k8s::Pod) {
+        if let Some(pod) = self.cluster.pod_mut(id)
+            && let PodStage::Assumed(node) = pod.stage
+        {
+            pod.stage = PodStage::Bound(node);
+        }
+        self.bound(now, id);
+        self.recharge(now, id, wire);
+    }
+
+    /// What a placed pod occupies may have changed (in-place resize).
+    fn recharge(&mut self, now: Tick, id: PodId, wire: &k8s::Pod) {
+        let compiled = self.cluster.compile(wire, None);
+        let Some(pod) = self.cluster.pod(id) else {
+            return;
+        };
+        let before = Arc::clone(self.cluster.shape(pod.shape));
+        if compiled.requests == before.requests && compiled.ports == before.ports {
+            return;
+        }
+        let Some(node) = self.cluster.displace(id) else {
+            return;
+        };
+        let less = shrank(&before, &compiled);
+        self.swap_shape(id, compiled);
+        self.cluster.place(id, node, false);
+        if less {
+            let event = ClusterEvent {
+                resource: Resource::AssignedPod,
+                actions: Actions::UPDATE_POD_SCALE_DOWN,
+                label: "AssignedPodUpdate",
+                subject: Subject::Pod { shape: before },
+            };
+            self.queue_event(now, &event);
+        }
+    }
+
+    fn delete_pod_by_key(&mut self, now: Tick, key: &ObjectKey) {
+        let known = self.by_key.get(key_text(&key.namespace, &key.name).as_str()).copied();
+        let uid = known.and_then(|p| self.cluster.pod(p)).map(|p| Arc::clone(&p.key.uid));
+        if uid.is_some_and(|uid| key.uid.is_empty() || *uid == *key.uid) {
+            self.delete_pod(now, &key.namespace, &key.name);
+        }
+    }
+
+    pub(super) fn delete_pod(&mut self, now: Tick, namespace: &str, name: &str) {
+        let Some(pod) = self.by_key.remove(key_text(namespace, name).as_str()) else {
+            return;
+        };
+        self.queue.remove(pod);
+        self.release(now, pod);
+        self.vacate(now, pod);
+        self.cluster.drop_pod(pod);
+    }
+
+    /// A relist is complete: what it did not show is gone.
+    fn sweep(&mut self, now: Tick, kind: Kind) {
+        let seen = self.relists[kind as usize];
+        match kind {
+            Kind::Node => {
+                for name in self.cluster.stale_nodes(seen) {
+                    self.delete_node(now, &name);
+                }
+            }
+            Kind::Pod => {
+                let stale = self.cluster.pods().filter(|(_, p)| p.seen < seen);
+                let stale: Vec<PodRef> = stale.map(|(_, p)| p.key.clone()).collect();
+                for key in stale {
+                    self.delete_pod(now, &key.namespace, &key.name);
+                }
+            }
+        }
+    }
+}
+
+/// Takes over what may change in a pod without touching its shape.
+fn read(pod: &mut Pod, wire: &k8s::Pod, seen: u64) {
+    pod.resource_version = wire.metadata.resource_version.as_str().into();
+    pod.generation = wire.metadata.generation;
+    pod.deleting = wire.metadata.deletion_timestamp.is_some();
+    pod.priority = wire.spec.priority.unwrap_or(0);
+    pod.gates = wire.spec.scheduling_gates.iter().map(|g| g.name.as_str().into()).collect();
+    let condition = wire.status.conditions.iter().find(|c| c.kind == "PodScheduled");
+    pod.condition = condition
+        .map(|c| (c.status == "True", c.reason.as_str().into(), c.message.as_str().into()));
+    pod.seen = seen;
+}
+
+/// The event that a pod's own change is to itself, if it may help.
+fn own_event(before: &PodShape, after: &PodShape, ungated: bool) -> Option<ClusterEvent> {
+    let mut actions = Actions::NONE;
+    if ungated {
+        actions = actions | Actions::UPDATE_POD_GATES_ELIMINATED;
+    }
+    if after.tolerations != before.tolerations {
+        actions = actions | Actions::UPDATE_POD_TOLERATION;
+    }
+    if shrank(before, after) {
+        actions = actions | Actions::UPDATE_POD_SCALE_DOWN;
+    }
+    (actions != Actions::NONE).then_some(ClusterEvent {
+        resource: Resource::TargetPod,
+        actions,
+        label: "PodUpdate",
+        subject: Subject::Target,
+    })
+}
+
+/// Whether any request got smaller.
+fn shrank(before: &PodShape, after: &PodShape) -> bool {
+    let now = &after.requests.charged;
+    before
+        .requests
+        .charged
+        .iter()
+        .any(|(id, amount)| now.iter().find(|(r, _)| r == id).map_or(0, |(_, a)| *a) < *amount)
+}

@@ -1,0 +1,485 @@
+//! The core: inputs in, decisions and effects out.
+//!
+//! Owns the order of things: ingestion, the cycle from pop to bound as a state
+//! machine that parks on effects and resumes on inputs, and what happens when any
+//! of it fails. Must never block, read a clock or call out.
+
+mod binding;
+mod failure;
+mod ingest;
+mod ledger;
+mod permit;
+mod prepare;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use prepare::{Prepared, no_nodes};
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::cluster::{Cluster, NodeId};
+use crate::framework::{Profile, Status};
+use crate::hash::{IdMap, TextMap, scramble};
+use crate::io::{Effect, Input, PodRef, Tick, Token};
+use crate::model::{PodId, PodStage, ShapeId};
+use crate::queue::{Backoff, Queue, QueueCx};
+use crate::report::{
+    AttemptResult, CacheNode, CacheView, Explanation, Observation, PendingCounts, QueueView,
+    QueuedPod, explain,
+};
+use binding::Binding;
+use ledger::Ledger;
+
+/// Bytes all ledgers together may hold; the least recently used go first.
+const LEDGER_BUDGET: usize = 64 << 20;
+
+/// How the core is set up.
+#[derive(Clone)]
+pub struct Config {
+    /// Profiles; pods are scheduled by the one whose scheduler name they carry.
+    pub profiles: Vec<Profile>,
+    /// Seed of tie-breaks.
+    pub seed: u64,
+    /// Bounds of the backoff.
+    pub backoff: Backoff,
+    /// Seconds after which an unschedulable pod is tried again without an event.
+    pub max_in_unschedulable_secs: i64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            profiles: vec![Profile::default_named("muster")],
+            seed: 0,
+            backoff: Backoff::default(),
+            max_in_unschedulable_secs: 300,
+        }
+    }
+}
+
+/// Measures durations for observations. Nothing is decided by it.
+pub trait Stopwatch: Send + Sync {
+    /// Nanoseconds since some fixed point.
+    fn nanos(&self) -> u64;
+}
+
+struct NoTime;
+
+impl Stopwatch for NoTime {
+    fn nanos(&self) -> u64 {
+        0
+    }
+}
+
+/// What became of one pod's attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A node was chosen and the bind is under way.
+    Scheduled {
+        /// The node.
+        node: Arc<str>,
+    },
+    /// A node was chosen; a Permit plugin holds the pod.
+    WaitingOnPermit {
+        /// The node.
+        node: Arc<str>,
+    },
+    /// No node fits.
+    Unschedulable,
+    /// Something is broken.
+    Error,
+    /// The pod needed no attempt (deleted, or already placed).
+    Skipped,
+}
+
+/// One attempt and what was decided.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Decision {
+    /// The pod.
+    pub pod: PodRef,
+    /// The profile's scheduler name.
+    pub profile: Arc<str>,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// Why, if it was not scheduled.
+    pub message: Option<Arc<str>>,
+    /// Nodes looked at.
+    pub evaluated: u32,
+    /// Nodes that fit.
+    pub feasible: u32,
+    /// Every node and plugin, if tracing is on.
+    pub explanation: Option<Box<Explanation>>,
+}
+
+/// The scheduler without its surroundings.
+pub struct Core {
+    cluster: Cluster,
+    profiles: Vec<Profile>,
+    by_scheduler: TextMap<Arc<str>, usize>,
+    by_key: TextMap<Box<str>, PodId>,
+    queue: Queue,
+    ledgers: IdMap<ShapeId, Ledger>,
+    uses: u64,
+    bindings: IdMap<PodId, Binding>,
+    /// Pods parked on an outside call.
+    calls: IdMap<Token, PodId>,
+    timers: std::collections::BTreeSet<(Tick, PodId)>,
+    effects: Vec<Effect>,
+    observations: Vec<Observation>,
+    stopwatch: Arc<dyn Stopwatch>,
+    seed: u64,
+    trace: bool,
+    relists: [u64; 2],
+    next_attempt: u64,
+}
+
+impl Core {
+    /// A core that knows nothing yet.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let names = config.profiles.iter().enumerate();
+        Self {
+            cluster: Cluster::default(),
+            by_scheduler: names.map(|(i, p)| (Arc::clone(p.scheduler_name()), i)).collect(),
+            profiles: config.profiles,
+            by_key: TextMap::default(),
+            queue: Queue::new(config.backoff, config.max_in_unschedulable_secs),
+            ledgers: IdMap::default(),
+            uses: 0,
+            bindings: IdMap::default(),
+            calls: IdMap::default(),
+            timers: std::collections::BTreeSet::new(),
+            effects: Vec::new(),
+            observations: Vec::new(),
+            stopwatch: Arc::new(NoTime),
+            seed: config.seed,
+            trace: false,
+            relists: [0; 2],
+            next_attempt: 0,
+        }
+    }
+
+    /// Measures durations with `stopwatch`.
+    #[must_use]
+    pub fn with_stopwatch(mut self, stopwatch: Arc<dyn Stopwatch>) -> Self {
+        self.stopwatch = stopwatch;
+        self
+    }
+
+    /// Whether decisions carry a full explanation (costs a pass over all nodes).
+    pub fn set_trace(&mut self, on: bool) {
+        self.trace = on;
+    }
+
+    /// Takes in what happened outside.
+    pub fn apply(&mut self, now: Tick, input: Input) {
+        self.ingest(now, input);
+    }
+
+    /// Lets time pass: backoffs end, waits time out.
+    pub fn advance(&mut self, now: Tick) {
+        let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+        self.queue.advance(&cx);
+        while let Some(&(due, pod)) = self.timers.first() {
+            if due > now {
+                break;
+            }
+            self.timers.remove(&(due, pod));
+            self.binding_timer(now, pod);
+        }
+    }
+
+    /// When [`Core::advance`] next has something to do.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Tick> {
+        let timer = self.timers.first().map(|(due, _)| *due);
+        timer.into_iter().chain(self.queue.next_deadline()).min()
+    }
+
+    /// What the core wants done, in order.
+    pub fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// What happened, for metrics.
+    pub fn take_observations(&mut self) -> Vec<Observation> {
+        let mut all = std::mem::take(&mut self.observations);
+        all.append(&mut self.queue.observations);
+        all
+    }
+
+    /// Tries the next pod. `None`: nothing is ready.
+    pub fn schedule_one(&mut self, now: Tick) -> Option<Decision> {
+        let (decision, started) = loop {
+            let pod = self.queue.pop()?;
+            let (started, said) = (self.stopwatch.nanos(), self.effects.len());
+            let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(now, pod)));
+            let decision = attempt.unwrap_or_else(|panic| {
+                self.effects.truncate(said);
+                self.quarantine(pod, &*panic)
+            });
+            if let Some(decision) = decision {
+                break (decision, started);
+            }
+            // The queue held a pod the cluster does not know: drop it.
+            self.queue.remove(pod);
+        };
+        let nanos = self.stopwatch.nanos().saturating_sub(started);
+        let result = match decision.outcome {
+            // Such an attempt ends with the bind, or with its failure.
+            Outcome::Scheduled { .. } | Outcome::WaitingOnPermit { .. } | Outcome::Skipped => {
+                return Some(decision);
+            }
+            Outcome::Unschedulable => AttemptResult::Unschedulable,
+            Outcome::Error => AttemptResult::Error,
+        };
+        let profile = Arc::clone(&decision.profile);
+        self.observations.push(Observation::Attempt { profile, result, nanos });
+        Some(decision)
+    }
+
+    /// A decision on a pod, before anything is decided.
+    fn undecided(&self, pod: PodId) -> Option<(usize, Decision)> {
+        let profile_id = self.queue.entry(pod)?.profile;
+        let decision = Decision {
+            pod: self.cluster.pod(pod)?.key.clone(),
+            profile: Arc::clone(self.profiles.get(profile_id)?.scheduler_name()),
+            outcome: Outcome::Skipped,
+            message: None,
+            evaluated: 0,
+            feasible: 0,
+            explanation: None,
+        };
+        Some((profile_id, decision))
+    }
+
+    fn attempt(&mut self, now: Tick, pod: PodId) -> Option<Decision> {
+        let (profile_id, mut decision) = self.undecided(pod)?;
+        let record = self.cluster.pod(pod)?;
+        if record.deleting {
+            self.skip_deleting(pod, &mut decision);
+            return Some(decision);
+        }
+        if record.stage != PodStage::Pending {
+            self.queue.remove(pod);
+            return Some(decision);
+        }
+        let shape_id = record.shape;
+        if self.trace {
+            let (profile, shape) = (&self.profiles[profile_id], self.cluster.shape(shape_id));
+            let key = decision.pod.to_string();
+            decision.explanation = Some(Box::new(explain(&key, profile, shape, &self.cluster)));
+        }
+        decision.evaluated = u32::try_from(self.cluster.node_count()).unwrap_or(u32::MAX);
+        match self.choose(profile_id, shape_id, &mut decision.feasible) {
+            Ok(node) => self.assume(now, pod, profile_id, node, &mut decision),
+            Err(failure) => self.fail_attempt(now, pod, profile_id, failure, &mut decision),
+        }
+        Some(decision)
+    }
+
+    /// The best node for a shape, or why there is none.
+    fn choose(
+        &mut self,
+        profile_id: usize,
+        shape_id: ShapeId,
+        feasible: &mut u32,
+    ) -> Result<NodeId, failure::Failure> {
+        if self.cluster.node_count() == 0 {
+            return Err(failure::Failure::no_nodes());
+        }
+        let started = self.stopwatch.nanos();
+        self.refresh_ledger(profile_id, shape_id);
+        let filtered = self.stopwatch.nanos();
+        let Some(ledger) = self.ledgers.get_mut(&shape_id) else {
+            return Err(failure::Failure::no_nodes());
+        };
+        *feasible = ledger.feasible();
+        let best = match &ledger.prepared.score_error {
+            Some((_, status)) if ledger.feasible() > 1 => {
+                Err(failure::Failure::error(status.message()))
+            }
+            _ => ledger
+                .best()
+                .map(|(node, _)| node)
+                .ok_or_else(|| failure::Failure::fit(ledger, self.cluster.node_count())),
+        };
+        let chosen = self.stopwatch.nanos();
+        self.observations.push(Observation::Algorithm { nanos: chosen.saturating_sub(started) });
+        let profile = self.profiles[profile_id].scheduler_name();
+        let status = if best.is_ok() { "Success" } else { "Unschedulable" };
+        for (point, nanos) in [
+            ("Filter", filtered.saturating_sub(started)),
+            ("Score", chosen.saturating_sub(filtered)),
+        ] {
+            let profile = Arc::clone(profile);
+            self.observations.push(Observation::Point { profile, point, status, nanos });
+        }
+        best
+    }
+
+    fn refresh_ledger(&mut self, profile_id: usize, shape_id: ShapeId) {
+        for freed in self.cluster.take_freed_shapes() {
+            self.ledgers.remove(&freed);
+        }
+        let profile = &self.profiles[profile_id];
+        let shape = self.cluster.shape(shape_id);
+        let known = self.ledgers.get_mut(&shape_id);
+        let current = known.is_some_and(|ledger| ledger.sync(profile, shape, &self.cluster));
+        if !current {
+            let seed = scramble(shape_id.0, self.seed as u32) ^ (self.seed >> 32) as u32;
+            let ledger = Ledger::build(profile, shape, &self.cluster, seed);
+            self.ledgers.insert(shape_id, ledger);
+            self.evict_ledgers(shape_id);
+        }
+        self.uses += 1;
+        if let Some(ledger) = self.ledgers.get_mut(&shape_id) {
+            ledger.last_used = self.uses;
+        }
+    }
+
+    fn evict_ledgers(&mut self, keep: ShapeId) {
+        let mut bytes: usize = self.ledgers.values().map(Ledger::bytes).sum();
+        while bytes > LEDGER_BUDGET {
+            let others = self.ledgers.iter().filter(|(id, _)| **id != keep);
+            let oldest = others.min_by_key(|(id, l)| (l.last_used, **id)).map(|(id, _)| *id);
+            let Some(ledger) = oldest.and_then(|id| self.ledgers.remove(&id)) else {
+                break;
+            };
+            bytes -= ledger.bytes();
+        }
+    }
+
+    /// Explains a pod on a fork of the state.
+    #[must_use]
+    pub fn question(&self, namespace: &str, name: &str) -> Option<Question> {
+        let pod = *self.by_key.get(ingest::key_text(namespace, name).as_str())?;
+        let record = self.cluster.pod(pod)?;
+        let shape = Arc::clone(self.cluster.shape(record.shape));
+        let profile = self.profiles.get(usize::from(shape.profile?.0))?.clone();
+        Some(Question { pod: record.key.to_string(), profile, shape, cluster: self.cluster.fork() })
+    }
+
+    /// Explains a pod that need not exist, under a profile by position. If a pod
+    /// of that name is known it is judged as if it were not there.
+    #[must_use]
+    pub fn explain_pod(
+        &mut self,
+        now: Tick,
+        wire: &muster_api::k8s::Pod,
+        profile: u16,
+    ) -> Explanation {
+        self.delete_pod(now, &wire.metadata.namespace, &wire.metadata.name);
+        let shape = self.cluster.compile(wire, Some(crate::framework::ProfileId(profile)));
+        let pod = format!("{}/{}", wire.metadata.namespace, wire.metadata.name);
+        explain(&pod, &self.profiles[usize::from(profile)], &shape, &self.cluster)
+    }
+
+    /// Sizes, for gauges.
+    #[must_use]
+    pub fn pending_counts(&self) -> PendingCounts {
+        let (active, backoff, unschedulable, gated) = self.queue.counts();
+        PendingCounts {
+            active,
+            backoff,
+            unschedulable,
+            gated,
+            assumed: self.bindings.len(),
+            pods: self.cluster.pod_count(),
+            nodes: self.cluster.node_count(),
+        }
+    }
+
+    /// How many pods wait because of a plugin: profile, plugin, pods.
+    #[must_use]
+    pub fn unschedulable_by_plugin(&self) -> Vec<(Arc<str>, &'static str, usize)> {
+        let counts = self.queue.rejections().into_iter();
+        counts
+            .filter_map(|((profile, plugin), pods)| {
+                let profile = self.profiles.get(profile)?;
+                Some((Arc::clone(profile.scheduler_name()), plugin_name(profile, plugin), pods))
+            })
+            .collect()
+    }
+
+    /// What waits and why.
+    #[must_use]
+    pub fn queue_view(&self) -> QueueView {
+        let waiting = self.queue.listing().filter_map(|(pod, queue, entry)| {
+            let record = self.cluster.pod(pod)?;
+            Some(QueuedPod {
+                pod: record.key.to_string(),
+                queue,
+                priority: record.priority,
+                attempts: entry.attempts,
+                first_queued_micros: entry.first.0,
+                node: String::new(),
+                message: entry.message.as_deref().unwrap_or_default().to_owned(),
+            })
+        });
+        QueueView { pods: waiting.chain(self.binding_views()).collect() }
+    }
+
+    /// What the core believes of the cluster, sorted by name.
+    #[must_use]
+    pub fn cache_view(&self) -> CacheView {
+        let amounts = |of: &dyn Fn(crate::model::ResId) -> i64| {
+            (0..self.cluster.resources.len() as u16)
+                .map(crate::model::ResId)
+                .map(|r| (self.cluster.resources.name(r).to_string(), of(r)))
+                .filter(|(_, amount)| *amount != 0)
+                .collect()
+        };
+        let mut nodes: Vec<CacheNode> = self
+            .cluster
+            .nodes()
+            .iter()
+            .map(|id| {
+                let (info, view) = (self.cluster.node(id), self.cluster.view(id));
+                let keys = info.pods.iter().filter_map(|p| self.cluster.pod(*p));
+                let mut pods: Vec<String> = keys.map(|p| p.key.to_string()).collect();
+                pods.sort_unstable();
+                CacheNode {
+                    name: info.name.to_string(),
+                    pods,
+                    requested: amounts(&|r| view.requested(r)),
+                    allocatable: amounts(&|r| view.allocatable(r)),
+                }
+            })
+            .collect();
+        nodes.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        let assumed = self.cluster.pods().filter(|(_, p)| matches!(p.stage, PodStage::Assumed(_)));
+        let mut assumed: Vec<String> = assumed.map(|(_, p)| p.key.to_string()).collect();
+        assumed.sort_unstable();
+        CacheView { nodes, assumed }
+    }
+}
+
+/// A question about one pod, on its own copy of the state: it can be answered on
+/// any thread while scheduling goes on.
+pub struct Question {
+    pod: String,
+    profile: Profile,
+    shape: Arc<crate::model::PodShape>,
+    cluster: Cluster,
+}
+
+impl Question {
+    /// Answers it.
+    #[must_use]
+    pub fn explain(&self) -> Explanation {
+        explain(&self.pod, &self.profile, &self.shape, &self.cluster)
+    }
+}
+
+/// The name of a plugin in a profile, for messages.
+fn plugin_name(profile: &Profile, plugin: usize) -> &'static str {
+    profile.plugins().get(plugin).map_or("", |p| p.plugin.name())
+}
+
+/// A status as text for an error message.
+fn running(point: &str, profile: &Profile, plugin: usize, status: &Status) -> String {
+    format!("running {point} plugin {:?}: {}", plugin_name(profile, plugin), status.message())
+}

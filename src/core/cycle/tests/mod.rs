@@ -1,0 +1,10 @@
+mod binding;
+mod harness;
+mod ledger;
+mod order;
+mod panics;
+mod permit;
+mod probe;
+mod random;
+mod stages;
+mod wake;

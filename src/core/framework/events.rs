@@ -1,0 +1,125 @@
+//! Cluster events and queueing hints.
+
+use std::ops::BitOr;
+
+use crate::cluster::{Cluster, NodeBefore, NodeId};
+use crate::model::PodShape;
+
+/// Kinds of objects events are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Resource {
+    /// Nodes.
+    Node,
+    /// Pods that occupy a node.
+    AssignedPod,
+    /// The waiting pod itself.
+    TargetPod,
+    /// Anything: the leftover flush.
+    Any,
+}
+
+/// What happened to an object: a set of upstream's action types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Actions(u16);
+
+impl Actions {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// Added.
+    pub const ADD: Self = Self(1);
+    /// Deleted.
+    pub const DELETE: Self = Self(1 << 1);
+    /// Node allocatable changed.
+    pub const UPDATE_NODE_ALLOCATABLE: Self = Self(1 << 2);
+    /// Node labels changed.
+    pub const UPDATE_NODE_LABEL: Self = Self(1 << 3);
+    /// Node taints changed, or the node was cordoned or uncordoned.
+    pub const UPDATE_NODE_TAINT: Self = Self(1 << 4);
+    /// Images on the node changed. No filter reads images: no hint asks for it.
+    pub const UPDATE_NODE_IMAGES: Self = Self(1 << 5);
+    /// Pod labels changed.
+    pub const UPDATE_POD_LABEL: Self = Self(1 << 6);
+    /// Pod requests shrank.
+    pub const UPDATE_POD_SCALE_DOWN: Self = Self(1 << 7);
+    /// Pod tolerations were added.
+    pub const UPDATE_POD_TOLERATION: Self = Self(1 << 8);
+    /// All scheduling gates are gone.
+    pub const UPDATE_POD_GATES_ELIMINATED: Self = Self(1 << 9);
+    /// Everything.
+    pub const ALL: Self = Self(u16::MAX);
+
+    /// Whether any action is in both.
+    #[must_use]
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl BitOr for Actions {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// Something that happened in the cluster and may let a pod schedule.
+#[derive(Clone, Debug)]
+pub struct ClusterEvent {
+    /// About what.
+    pub resource: Resource,
+    /// What happened.
+    pub actions: Actions,
+    /// Upstream's name of the event, for metrics.
+    pub label: &'static str,
+    /// The object.
+    pub subject: Subject,
+}
+
+/// The object of an event.
+#[derive(Clone, Debug)]
+pub enum Subject {
+    /// A node, and how it was before an update.
+    Node {
+        /// The node.
+        node: NodeId,
+        /// Before.
+        before: Option<std::sync::Arc<NodeBefore>>,
+    },
+    /// A pod left a node (or shrank): the shape it had.
+    Pod {
+        /// Its shape.
+        shape: std::sync::Arc<PodShape>,
+    },
+    /// The waiting pod itself.
+    Target,
+    /// None in particular.
+    None,
+}
+
+/// What a hint says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// The event cannot help this pod.
+    Skip,
+    /// It might: try again.
+    Queue,
+}
+
+/// Which events may make a plugin change its mind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// About what.
+    pub resource: Resource,
+    /// Which actions.
+    pub actions: Actions,
+}
+
+/// What a hint may look at.
+pub struct HintCx<'a> {
+    /// The shape of the waiting pods.
+    pub shape: &'a PodShape,
+    /// The event.
+    pub event: &'a ClusterEvent,
+    /// The state after the event.
+    pub cluster: &'a Cluster,
+}

@@ -1,0 +1,322 @@
+//! The scheduling framework: one trait per extension point, upstream's names.
+//!
+//! Owns the contract between the cycle and its plugins. A plugin sees shapes and
+//! nodes, never a client or a clock; what upstream does by blocking is a
+//! [`Step::Park`] here, answered by an input. Must never hold per-pod state
+//! beyond what a plugin returns from `pre_filter` and `pre_score`.
+
+mod events;
+mod profile;
+mod registry;
+mod status;
+
+pub use events::{Actions, ClusterEvent, Hint, HintCx, Registration, Resource, Subject};
+pub use profile::{Profile, ProfileId, Weighted};
+pub use registry::{Factory, PluginArgs, Registry, RegistryError};
+pub use status::{Code, Status};
+
+use std::any::Any;
+use std::sync::Arc;
+
+use crate::cluster::{Cluster, NodeId, NodeSet, NodeView};
+use crate::io::PodRef;
+use crate::model::{Pod, PodShape};
+
+/// What a plugin computed once for a shape and reads for every node.
+pub type State = Option<Box<dyn Any + Send + Sync>>;
+
+/// Scores are in 0..=MAX_SCORE after normalisation.
+pub const MAX_SCORE: i64 = 100;
+
+/// A plugin. It implements the extension points it has and hands them out here.
+pub trait Plugin: Send + Sync {
+    /// Registry name, spelled as upstream.
+    fn name(&self) -> &'static str;
+
+    /// Events after which a pod this plugin rejected may be tried again.
+    fn events(&self) -> Vec<Registration> {
+        vec![Registration { resource: Resource::Any, actions: Actions::ALL }]
+    }
+
+    /// Whether a registered event can help pods of this shape.
+    fn hint(&self, _cx: &HintCx<'_>) -> Hint {
+        Hint::Queue
+    }
+
+    /// A digest of everything beyond shape and node that verdicts and scores of
+    /// this shape depend on. When it changes, cached results are dropped.
+    fn stamp(&self, _shape: &PodShape, _cluster: &Cluster) -> u64 {
+        0
+    }
+
+    /// PreEnqueue, if it has it.
+    fn as_pre_enqueue(&self) -> Option<&dyn PreEnqueue> {
+        None
+    }
+    /// QueueSort, if it has it.
+    fn as_queue_sort(&self) -> Option<&dyn QueueSort> {
+        None
+    }
+    /// PreFilter, if it has it.
+    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
+        None
+    }
+    /// Filter, if it has it.
+    fn as_filter(&self) -> Option<&dyn Filter> {
+        None
+    }
+    /// PostFilter, if it has it.
+    fn as_post_filter(&self) -> Option<&dyn PostFilter> {
+        None
+    }
+    /// PreScore and Score, if it has them.
+    fn as_score(&self) -> Option<&dyn Score> {
+        None
+    }
+    /// Reserve, if it has it.
+    fn as_reserve(&self) -> Option<&dyn Reserve> {
+        None
+    }
+    /// Permit, if it has it.
+    fn as_permit(&self) -> Option<&dyn Permit> {
+        None
+    }
+    /// PreBind, if it has it.
+    fn as_pre_bind(&self) -> Option<&dyn PreBind> {
+        None
+    }
+    /// Bind, if it has it.
+    fn as_bind(&self) -> Option<&dyn Bind> {
+        None
+    }
+    /// PostBind, if it has it.
+    fn as_post_bind(&self) -> Option<&dyn PostBind> {
+        None
+    }
+    /// Group-level points, if it has them.
+    fn as_placement(&self) -> Option<&dyn Placement> {
+        None
+    }
+}
+
+/// Keeps a pod out of the active queue.
+pub trait PreEnqueue {
+    /// `Err` gates the pod.
+    fn pre_enqueue(&self, pod: &Pod) -> Result<(), Status>;
+}
+
+/// Orders the queue.
+pub trait QueueSort {
+    /// Smaller sorts first. A key instead of upstream's `Less` keeps the order
+    /// total whatever a plugin computes.
+    fn key(&self, pod: &Pod, queued_at: crate::io::Tick) -> SortKey;
+}
+
+/// A queue position; the core appends the order of arrival.
+pub type SortKey = [i64; 3];
+
+/// Outcome of PreFilter.
+pub enum PreFilterResult {
+    /// Filter (and AddPod/RemovePod) of this plugin is not needed.
+    Skip,
+    /// Go on with this state, on these nodes only if given.
+    Go {
+        /// State for Filter.
+        state: State,
+        /// Names of the nodes the pod may go to, whether they exist or not;
+        /// `None` is all.
+        nodes: Option<Vec<Box<str>>>,
+    },
+    /// No node will do.
+    Reject(Status),
+}
+
+/// Computes once per shape what Filter reads for every node.
+pub trait PreFilter {
+    /// Runs once per shape and state of the world.
+    fn pre_filter(&self, shape: &PodShape, cluster: &Cluster) -> PreFilterResult;
+
+    /// The state as if `pod` were on `node` too (nominated pods, dry runs).
+    fn add_pod(&self, _state: &mut State, _shape: &PodShape, _pod: &Pod, _node: NodeView<'_>) {}
+
+    /// The state as if `pod` were not on `node`.
+    fn remove_pod(&self, _state: &mut State, _shape: &PodShape, _pod: &Pod, _node: NodeView<'_>) {}
+}
+
+/// Judges nodes.
+pub trait Filter {
+    /// Judges one node alone.
+    fn filter(&self, state: &State, shape: &PodShape, node: NodeView<'_>) -> Result<(), Status>;
+
+    /// Narrows a whole set at once. Must agree with `filter` on every node; a
+    /// property test holds them equal.
+    fn narrow(&self, state: &State, shape: &PodShape, cluster: &Cluster, set: &mut NodeSet) {
+        set.retain(|node| self.filter(state, shape, cluster.view(node)).is_ok());
+    }
+}
+
+/// Outcome of PostFilter.
+pub struct PostFilterResult {
+    /// Appended to the message.
+    pub message: String,
+    /// Node to nominate: `None` leaves the nomination, `Some("")` clears it.
+    pub nominate: Option<Arc<str>>,
+}
+
+/// Tries to make room when no node fits.
+pub trait PostFilter {
+    /// `None`: nothing to say.
+    fn post_filter(
+        &self,
+        pod: &Pod,
+        shape: &PodShape,
+        cluster: &mut Cluster,
+    ) -> Option<PostFilterResult>;
+}
+
+/// Outcome of PreScore.
+pub enum PreScoreResult {
+    /// The plugin does not score this shape.
+    Skip,
+    /// Go on with this state.
+    Go(State),
+    /// The attempt fails.
+    Fail(Status),
+}
+
+/// Rates feasible nodes.
+pub trait Score {
+    /// Runs once per shape.
+    fn pre_score(&self, shape: &PodShape, cluster: &Cluster) -> PreScoreResult;
+
+    /// The raw score of one node.
+    fn score(&self, state: &State, shape: &PodShape, node: NodeView<'_>) -> i64;
+
+    /// How raw scores become 0..=100, from the extremes over feasible nodes.
+    fn normalize(&self) -> Normalize {
+        Normalize::AsIs
+    }
+}
+
+/// Normalisation as a function of a raw score and the extremes over feasible
+/// nodes: all that upstream's plugins need, and what lets a changed extreme
+/// re-key classes of nodes instead of nodes.
+#[derive(Clone, Copy)]
+pub enum Normalize {
+    /// Raw scores are final.
+    AsIs,
+    /// `100 * raw / max`, or 100 minus that.
+    ByMax {
+        /// Lower raw is better.
+        reverse: bool,
+    },
+    /// Any function of (raw, min, max).
+    ByExtremes(fn(i64, i64, i64) -> i64),
+}
+
+impl Normalize {
+    /// The normalised score.
+    #[must_use]
+    pub fn apply(self, raw: i64, min: i64, max: i64) -> i64 {
+        match self {
+            Self::AsIs => raw,
+            Self::ByMax { reverse } if max == 0 => {
+                if reverse {
+                    MAX_SCORE
+                } else {
+                    raw
+                }
+            }
+            Self::ByMax { reverse } => {
+                let score = MAX_SCORE.saturating_mul(raw) / max;
+                if reverse { MAX_SCORE - score } else { score }
+            }
+            Self::ByExtremes(f) => f(raw, min, max),
+        }
+    }
+}
+
+/// A pod on its way to a node, as Reserve and later points see it.
+pub struct Placed<'a> {
+    /// The pod.
+    pub pod: &'a Pod,
+    /// Its shape.
+    pub shape: &'a PodShape,
+    /// The node chosen.
+    pub node: NodeView<'a>,
+}
+
+/// Claims what a placement needs beside the node's own columns.
+pub trait Reserve {
+    /// Claims; a failure unreserves all plugins in reverse order.
+    fn reserve(&self, placed: &Placed<'_>) -> Result<(), Status>;
+    /// Gives back. Must be idempotent.
+    fn unreserve(&self, placed: &Placed<'_>);
+}
+
+/// Outcome of Permit.
+pub enum PermitResult {
+    /// Go on.
+    Allow,
+    /// Wait, at most so many seconds (capped at 15 minutes).
+    Wait {
+        /// Deadline.
+        seconds: i64,
+    },
+    /// Do not bind.
+    Reject(Status),
+}
+
+/// Holds a placement back until something agrees.
+pub trait Permit {
+    /// Decides.
+    fn permit(&self, placed: &Placed<'_>) -> PermitResult;
+}
+
+/// Outcome of a point that may need the outside.
+pub enum Step {
+    /// Done.
+    Done,
+    /// Nothing to do.
+    Skip,
+    /// Ask the outside and go on when it answers.
+    Park {
+        /// The request, in the plugin's own words.
+        request: Arc<str>,
+    },
+    /// Failed.
+    Fail(Status),
+}
+
+/// Prepares the outside for a bind.
+pub trait PreBind {
+    /// Starts.
+    fn pre_bind(&self, placed: &Placed<'_>) -> Step;
+    /// Reads the answer to its request; `Err` fails the binding.
+    fn resume(&self, _pod: &PodRef, answer: Result<&str, &str>) -> Result<(), Status> {
+        answer.map(|_| ()).map_err(Status::error)
+    }
+}
+
+/// Binds.
+pub trait Bind {
+    /// Whether this plugin binds the pod; the first that does wins.
+    fn handles(&self, _placed: &Placed<'_>) -> bool {
+        true
+    }
+}
+
+/// Is told of a bind.
+pub trait PostBind {
+    /// The pod is bound.
+    fn post_bind(&self, placed: &Placed<'_>);
+}
+
+/// Group-level points: PlacementGenerate, PlacementFeasible, PlacementScore and
+/// PodGroupPostFilter. Used by gang scheduling.
+pub trait Placement {
+    /// Sets of nodes among which a whole group might be placed.
+    fn generate(&self, candidates: &NodeSet, cluster: &Cluster) -> Vec<NodeSet>;
+    /// Rates a placement of a group: one node per member.
+    fn score(&self, assignment: &[NodeId], cluster: &Cluster) -> i64;
+}

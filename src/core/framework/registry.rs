@@ -1,0 +1,105 @@
+//! Plugins by name.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Plugin;
+use crate::plugins::{self, names};
+
+/// Typed arguments of the plugins that take some.
+#[derive(Clone, Debug, Default)]
+pub struct PluginArgs {
+    /// NodeResourcesFit.
+    pub fit: plugins::FitArgs,
+    /// NodeResourcesBalancedAllocation.
+    pub balanced: plugins::BalancedAllocationArgs,
+    /// NodeAffinity.
+    pub node_affinity: plugins::NodeAffinityArgs,
+}
+
+/// Makes a plugin.
+pub type Factory = Arc<dyn Fn(&PluginArgs) -> Result<Arc<dyn Plugin>, RegistryError> + Send + Sync>;
+
+/// Why a plugin cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RegistryError {
+    /// No such name.
+    #[error("plugin {0:?} is not registered: known plugins are {1}")]
+    Unknown(String, String),
+    /// Too many in one profile.
+    #[error("a profile has {0} plugins: at most {1} are possible")]
+    TooManyPlugins(usize, usize),
+    /// Weights too large.
+    #[error(
+        "total score of Score plugins could overflow: the sum of weights times 100 is {0}, \
+         lower the weights to stay below 2147483647"
+    )]
+    Overflow(i64),
+    /// Its arguments are wrong.
+    #[error("{plugin}: {field}: {problem}")]
+    Args {
+        /// The plugin.
+        plugin: &'static str,
+        /// The field.
+        field: String,
+        /// What is wrong and what would be right.
+        problem: String,
+    },
+}
+
+/// Plugins by name. Users add their own with [`Registry::with`].
+#[derive(Clone)]
+pub struct Registry {
+    factories: BTreeMap<String, Factory>,
+}
+
+impl Registry {
+    /// Everything that ships with Muster.
+    #[must_use]
+    pub fn in_tree() -> Self {
+        let mut registry = Self { factories: BTreeMap::new() };
+        registry.add_simple(names::SCHEDULING_GATES, || Arc::new(plugins::SchedulingGates));
+        registry.add_simple(names::PRIORITY_SORT, || Arc::new(plugins::PrioritySort));
+        registry.add_simple(names::NODE_NAME, || Arc::new(plugins::NodeName));
+        registry.add_simple(names::NODE_UNSCHEDULABLE, || Arc::new(plugins::NodeUnschedulable));
+        registry.add_simple(names::TAINT_TOLERATION, || Arc::new(plugins::TaintToleration));
+        registry.add_simple(names::NODE_PORTS, || Arc::new(plugins::NodePorts));
+        registry.add_simple(names::IMAGE_LOCALITY, || Arc::new(plugins::ImageLocality));
+        registry.add_simple(names::DEFAULT_BINDER, || Arc::new(plugins::DefaultBinder));
+        registry
+            .with(
+                names::NODE_AFFINITY,
+                Arc::new(|a| Ok(Arc::new(plugins::NodeAffinity::new(&a.node_affinity)?))),
+            )
+            .with(
+                names::NODE_RESOURCES_FIT,
+                Arc::new(|a| Ok(Arc::new(plugins::NodeResourcesFit::new(&a.fit)?))),
+            )
+            .with(
+                names::NODE_RESOURCES_BALANCED_ALLOCATION,
+                Arc::new(|a| Ok(Arc::new(plugins::BalancedAllocation::new(&a.balanced)?))),
+            )
+    }
+
+    /// Adds a plugin.
+    #[must_use]
+    pub fn with(mut self, name: &str, factory: Factory) -> Self {
+        self.factories.insert(name.to_owned(), factory);
+        self
+    }
+
+    fn add_simple(&mut self, name: &str, make: fn() -> Arc<dyn Plugin>) {
+        self.factories.insert(name.to_owned(), Arc::new(move |_| Ok(make())));
+    }
+
+    /// Makes the plugin of that name.
+    pub fn make(&self, name: &str, args: &PluginArgs) -> Result<Arc<dyn Plugin>, RegistryError> {
+        match self.factories.get(name) {
+            Some(factory) => factory(args),
+            None => Err(RegistryError::Unknown(
+                name.to_owned(),
+                self.factories.keys().cloned().collect::<Vec<_>>().join(", "),
+            )),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The core's closed alphabet: what goes in and what comes out.
+//!
+//! Owns [`Input`] and [`Effect`]. The live shell, the simulator and every test
+//! speak to the core in these words only. Nothing here does I/O: an effect is a
+//! request to whoever drives the core, and its answer is another input.
+
+use std::fmt;
+use std::sync::Arc;
+
+use muster_api::k8s;
+
+/// A point in time: microseconds since the Unix epoch, handed in by the driver.
+///
+/// The core has no clock. The driver promises that ticks never go backwards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tick(pub i64);
+
+impl Tick {
+    /// The tick `micros` later.
+    #[must_use]
+    pub const fn after_micros(self, micros: i64) -> Self {
+        Self(self.0.saturating_add(micros))
+    }
+
+    /// The tick `seconds` later.
+    #[must_use]
+    pub const fn after_secs(self, seconds: i64) -> Self {
+        self.after_micros(seconds.saturating_mul(1_000_000))
+    }
+
+    /// Whole seconds since the epoch, rounded down.
+    #[must_use]
+    pub const fn secs(self) -> i64 {
+        self.0.div_euclid(1_000_000)
+    }
+}
+
+/// Kinds of objects the core is told about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Nodes.
+    Node,
+    /// Pods.
+    Pod,
+}
+
+/// One change of one object.
+#[derive(Clone, Debug)]
+pub enum Change<T> {
+    /// The object is now this (added or modified).
+    Upsert(Box<T>),
+    /// The object is gone.
+    Delete(ObjectKey),
+}
+
+/// Which object: `uid` may be empty when the source does not know it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectKey {
+    /// Namespace; empty for cluster-scoped kinds.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Incarnation.
+    pub uid: String,
+}
+
+/// A pod as effects and reports name it. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PodRef {
+    /// Namespace.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+    /// Incarnation.
+    pub uid: Arc<str>,
+}
+
+impl fmt::Display for PodRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// What the core is told.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A node changed.
+    Node(Change<k8s::Node>),
+    /// A pod changed.
+    Pod(Change<k8s::Pod>),
+    /// A full list of `Kind` begins (first list, or the watch was lost).
+    RelistStarted(Kind),
+    /// The list is complete: objects of `Kind` not upserted since the start are gone.
+    RelistDone(Kind),
+    /// The answer to [`Effect::Bind`].
+    BindDone {
+        /// The pod.
+        pod: PodRef,
+        /// The attempt that the effect named; answers to older ones are ignored.
+        attempt: u64,
+        /// What happened.
+        result: Result<(), WriteError>,
+    },
+    /// The answer to [`Effect::Call`].
+    Reply {
+        /// The token of the call.
+        token: Token,
+        /// What the outside said.
+        reply: Reply,
+    },
+    /// An outside decision on a pod that waits at Permit.
+    Permit {
+        /// The pod.
+        pod: PodRef,
+        /// On behalf of which plugin.
+        plugin: Arc<str>,
+        /// `Ok` allows, `Err` rejects with a message.
+        verdict: Result<(), Arc<str>>,
+    },
+}
+
+/// How a write failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WriteError {
+    /// 409: the object is not as assumed (for a bind: already bound, or another UID).
+    Conflict(String),
+    /// 404: the object is gone.
+    NotFound(String),
+    /// Refused for good by the server (4xx), or failed with nothing written.
+    Rejected(String),
+    /// The answer never came: the write may or may not have happened.
+    Unknown(String),
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Conflict(m) | Self::NotFound(m) | Self::Rejected(m) | Self::Unknown(m) => {
+                f.write_str(m)
+            }
+        }
+    }
+}
+
+/// Names one outstanding [`Effect::Call`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u64);
+
+/// What an outside call answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Done; the text is the plugin's to read.
+    Done(Arc<str>),
+    /// Failed, with a message for people.
+    Failed(Arc<str>),
+}
+
+/// What the core asks its driver to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Bind a pod to a node, with the pod's UID as precondition.
+    Bind {
+        /// The pod.
+        pod: PodRef,
+        /// The node.
+        node: Arc<str>,
+        /// Echoed in [`Input::BindDone`].
+        attempt: u64,
+    },
+    /// Patch the pod's status. A newer patch for the same pod replaces an older one.
+    PatchStatus(StatusPatch),
+    /// Record an event about a pod (events.k8s.io/v1).
+    Event(EventRecord),
+    /// Outside work on which an entity is parked.
+    Call {
+        /// Echoed in [`Input::Reply`].
+        token: Token,
+        /// The pod on whose behalf.
+        pod: PodRef,
+        /// The plugin that asks.
+        plugin: Arc<str>,
+        /// What it asks, in its own words.
+        request: Arc<str>,
+    },
+}
+
+/// A patch of pod status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusPatch {
+    /// The pod.
+    pub pod: PodRef,
+    /// The PodScheduled condition to set.
+    pub condition: Option<Condition>,
+    /// `nominatedNodeName` to set; `Some("")` clears it.
+    pub nominated_node: Option<Arc<str>>,
+}
+
+/// A PodScheduled condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// `True` or `False`.
+    pub status: bool,
+    /// Reason.
+    pub reason: &'static str,
+    /// Message.
+    pub message: Arc<str>,
+    /// Generation of the pod that was judged.
+    pub observed_generation: Option<i64>,
+}
+
+/// An event about a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventRecord {
+    /// The pod.
+    pub pod: PodRef,
+    /// `true`: Warning, `false`: Normal.
+    pub warning: bool,
+    /// Reason, CamelCase.
+    pub reason: &'static str,
+    /// Action, CamelCase.
+    pub action: &'static str,
+    /// Note for people, at most 1,024 bytes.
+    pub note: Arc<str>,
+    /// The profile's scheduler name.
+    pub reporting_controller: Arc<str>,
+}

@@ -1,0 +1,28 @@
+//! Muster's scheduling core: a state machine without I/O.
+//!
+//! [`Input`](io::Input) in, [`Effect`](io::Effect) out. There is no clock, no
+//! randomness, no client and no thread here beyond rayon over indexed columns:
+//! the live scheduler, the simulator, `explain` and every test drive this same
+//! code, and the same inputs and seed give the same bytes out.
+//!
+//! See `ARCHITECTURE.md` for what each module owns and must never do.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+pub mod cluster;
+mod cycle;
+pub mod framework;
+mod hash;
+pub mod io;
+pub mod model;
+pub mod plugins;
+mod queue;
+pub mod report;
+#[cfg(test)]
+#[allow(dead_code, reason = "builders for whoever needs them")]
+mod testing;
+
+pub use cycle::{Config, Core, Decision, Outcome, Question, Stopwatch};
+pub use framework::Profile;
+pub use queue::Backoff;
+pub use report::{CacheNode, CacheView, Explanation, PendingCounts, QueueView, QueuedPod};

@@ -1,0 +1,26 @@
+//! The compact view of what is scheduled: interned names, requests, selectors,
+//! ports, and the shape that indistinguishable pods share.
+//!
+//! Owns the translation from wire objects to what plugins read. Must never hold
+//! cluster state, or keep a wire object alive longer than its translation.
+
+mod intern;
+mod pod;
+mod ports;
+mod requests;
+mod selector;
+mod taint;
+#[cfg(test)]
+mod tests;
+mod validate;
+
+pub use intern::{Interner, Sym};
+pub use pod::{Pod, PodId, PodShape, PodStage, ShapeId, compile_pod, normalized_image_name};
+pub use ports::HostPort;
+pub use requests::{PodRequests, ResId, ResourceTable, Resources, is_scalar_resource};
+pub use selector::{NodeMatcher, NodeTerm, NodeTerms};
+pub use taint::{Effect as TaintEffect, Taint, tolerates};
+
+pub(crate) use requests::{amount_of, is_extended_resource};
+pub(crate) use selector::{aggregate, is_empty_term};
+pub(crate) use validate::label_key_errors;

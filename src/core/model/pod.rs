@@ -1,0 +1,191 @@
+//! Pods, and the shape that indistinguishable pods share.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_api::k8s;
+
+use super::selector::is_empty_term;
+use super::{HostPort, NodeTerm, NodeTerms, PodRequests, ResourceTable};
+use crate::cluster::NodeId;
+use crate::framework::ProfileId;
+use crate::io::{PodRef, Tick};
+
+/// A pod the core knows: a dense index, reused after the pod is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PodId(pub u32);
+
+/// A shape: a dense index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ShapeId(pub u32);
+
+/// Everything by which scheduling can tell two pods apart, and nothing else.
+///
+/// Pods of one shape share compiled selectors, verdicts and scores.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PodShape {
+    /// The profile that schedules it; `None` for pods of other schedulers, which
+    /// only occupy room.
+    pub profile: Option<ProfileId>,
+    /// Requests in every form a plugin needs.
+    pub requests: PodRequests,
+    /// Host ports, sorted.
+    pub ports: Box<[HostPort]>,
+    /// `spec.nodeName` of a pod that is asked about although it is bound.
+    pub node_name: Option<Box<str>>,
+    /// `spec.nodeSelector`.
+    pub node_selector: BTreeMap<String, String>,
+    /// Required node affinity; `Some` with no terms matches nothing.
+    pub required_affinity: Option<NodeTerms>,
+    /// If every required term pins names: the union of the pinned names.
+    pub pinned_names: Option<Vec<Box<str>>>,
+    /// Preferred node affinity: weight and term.
+    pub preferred_affinity: Vec<(i32, NodeTerm)>,
+    /// Whether the pod has a node affinity with preferred terms, empty ones too.
+    pub has_preferred_affinity: bool,
+    /// Tolerations as written.
+    pub tolerations: Vec<k8s::Toleration>,
+    /// Image names with a tag, one per container and image volume.
+    pub images: Vec<String>,
+}
+
+/// Where a pod is between being seen and being gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodStage {
+    /// Waiting for a node.
+    Pending,
+    /// Reserved on a node by us, not yet seen bound.
+    Assumed(NodeId),
+    /// Seen bound on a node.
+    Bound(NodeId),
+}
+
+impl PodStage {
+    /// The node it occupies.
+    #[must_use]
+    pub const fn node(self) -> Option<NodeId> {
+        match self {
+            Self::Pending => None,
+            Self::Assumed(node) | Self::Bound(node) => Some(node),
+        }
+    }
+}
+
+/// A pod as the core keeps it.
+#[derive(Clone, Debug)]
+pub struct Pod {
+    /// Its names.
+    pub key: PodRef,
+    /// Shape.
+    pub shape: ShapeId,
+    /// Scheduler it asks for.
+    pub scheduler_name: Arc<str>,
+    /// Stage.
+    pub stage: PodStage,
+    /// Priority, 0 if unset.
+    pub priority: i32,
+    /// Version last seen.
+    pub resource_version: Box<str>,
+    /// Generation of the spec.
+    pub generation: Option<i64>,
+    /// Terminating.
+    pub deleting: bool,
+    /// Names of scheduling gates.
+    pub gates: Box<[Box<str>]>,
+    /// PodScheduled condition as last seen or written: status, reason, message.
+    pub condition: Option<(bool, Box<str>, Arc<str>)>,
+    /// Created.
+    pub created: Tick,
+    /// The relist in which it was last seen.
+    pub seen: u64,
+}
+
+/// The image name with a tag: `:latest` where none is given.
+#[must_use]
+pub fn normalized_image_name(name: &str) -> String {
+    let colon = name.rfind(':').map_or(-1, |i| i as isize);
+    let slash = name.rfind('/').map_or(-1, |i| i as isize);
+    if colon <= slash { format!("{name}:latest") } else { name.to_owned() }
+}
+
+/// Compiles the part of a pod by which scheduling can tell it apart.
+///
+/// `profile` is `None` for pods of other schedulers: only what occupies room is
+/// compiled then, so that such pods share few shapes.
+pub fn compile_pod(
+    pod: &k8s::Pod,
+    profile: Option<ProfileId>,
+    table: &mut ResourceTable,
+) -> PodShape {
+    let spec = &pod.spec;
+    let requests = PodRequests::of(pod, table);
+    let ports = HostPort::of(spec);
+    if profile.is_none() {
+        return PodShape {
+            profile,
+            requests,
+            ports,
+            node_name: None,
+            node_selector: BTreeMap::new(),
+            required_affinity: None,
+            pinned_names: None,
+            preferred_affinity: Vec::new(),
+            has_preferred_affinity: false,
+            tolerations: Vec::new(),
+            images: Vec::new(),
+        };
+    }
+    let affinity = spec.affinity.as_ref().and_then(|a| a.node_affinity.as_ref());
+    let required = affinity.and_then(|a| a.required.as_ref());
+    let preferred = affinity.and_then(|a| a.preferred.as_deref());
+    PodShape {
+        profile,
+        requests,
+        ports,
+        node_name: (!spec.node_name.is_empty()).then(|| spec.node_name.as_str().into()),
+        node_selector: spec.node_selector.clone(),
+        required_affinity: required.map(|r| NodeTerms::compile(&r.node_selector_terms)),
+        pinned_names: required.and_then(|r| pinned_names(&r.node_selector_terms)),
+        preferred_affinity: preferred
+            .unwrap_or_default()
+            .iter()
+            .enumerate()
+            .filter(|(_, p)| p.weight != 0 && !is_empty_term(&p.preference))
+            .map(|(i, p)| (p.weight, NodeTerm::compile(&p.preference, &format!("[{i}]"))))
+            .collect(),
+        has_preferred_affinity: preferred.is_some(),
+        tolerations: spec.tolerations.clone(),
+        images: images(spec),
+    }
+}
+
+fn images(spec: &k8s::PodSpec) -> Vec<String> {
+    let containers = spec.init_containers.iter().chain(&spec.containers).map(|c| c.image.as_str());
+    let volumes = spec.volumes.iter().filter_map(|v| Some(v.image.as_ref()?.reference.as_str()));
+    containers.chain(volumes).map(normalized_image_name).collect()
+}
+
+/// Upstream's PreFilter of NodeAffinity: if every term pins `metadata.name In`,
+/// the union over terms of the intersections within a term.
+fn pinned_names(terms: &[k8s::NodeSelectorTerm]) -> Option<Vec<Box<str>>> {
+    let mut union: Vec<Box<str>> = Vec::new();
+    for term in terms {
+        let mut names: Option<Vec<&str>> = None;
+        for field in &term.match_fields {
+            if field.key == "metadata.name" && field.operator == "In" {
+                let values = || field.values.iter().map(String::as_str);
+                names = Some(match names {
+                    None => values().collect(),
+                    Some(old) => old.into_iter().filter(|n| values().any(|v| v == *n)).collect(),
+                });
+            }
+        }
+        union.extend(names?.into_iter().map(Into::into));
+    }
+    if terms.is_empty() {
+        return None;
+    }
+    union.sort_unstable();
+    union.dedup();
+    Some(union)
+}

@@ -1,0 +1,32 @@
+//! The in-tree plugins, one file each, at parity with kube-scheduler v1.37.1.
+//!
+//! Each owns its verdicts, reasons and scores. Must never read anything but the
+//! shape, the node and what its own `stamp` covers: results are cached by that.
+
+mod default_binder;
+mod image_locality;
+pub mod names;
+mod node_affinity;
+mod node_name;
+mod node_ports;
+mod node_resources;
+mod node_unschedulable;
+mod priority_sort;
+mod scheduling_gates;
+mod taint_toleration;
+#[cfg(test)]
+mod tests;
+
+pub use default_binder::DefaultBinder;
+pub use image_locality::ImageLocality;
+pub use node_affinity::{NodeAffinity, NodeAffinityArgs};
+pub use node_name::NodeName;
+pub use node_ports::NodePorts;
+pub use node_resources::{
+    BalancedAllocation, BalancedAllocationArgs, FitArgs, NodeResourcesFit, ResourceSpec,
+    ScoringStrategy, ShapePoint,
+};
+pub use node_unschedulable::NodeUnschedulable;
+pub use priority_sort::PrioritySort;
+pub use scheduling_gates::SchedulingGates;
+pub use taint_toleration::TaintToleration;

@@ -1,0 +1,24 @@
+//! Registry names, spelled as upstream.
+
+/// Gates.
+pub const SCHEDULING_GATES: &str = "SchedulingGates";
+/// Queue order.
+pub const PRIORITY_SORT: &str = "PrioritySort";
+/// `spec.nodeName`.
+pub const NODE_NAME: &str = "NodeName";
+/// Cordoned nodes.
+pub const NODE_UNSCHEDULABLE: &str = "NodeUnschedulable";
+/// Taints.
+pub const TAINT_TOLERATION: &str = "TaintToleration";
+/// Node affinity and selector.
+pub const NODE_AFFINITY: &str = "NodeAffinity";
+/// Host ports.
+pub const NODE_PORTS: &str = "NodePorts";
+/// Resources.
+pub const NODE_RESOURCES_FIT: &str = "NodeResourcesFit";
+/// Balance between resources.
+pub const NODE_RESOURCES_BALANCED_ALLOCATION: &str = "NodeResourcesBalancedAllocation";
+/// Images already there.
+pub const IMAGE_LOCALITY: &str = "ImageLocality";
+/// Binding.
+pub const DEFAULT_BINDER: &str = "DefaultBinder";

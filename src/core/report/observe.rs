@@ -1,0 +1,97 @@
+//! What happened, for metrics: drained by the driver after each step.
+
+use std::sync::Arc;
+
+/// One thing worth counting. The core has no clock of its own: durations come
+/// from ticks, or from the [`crate::Stopwatch`] the driver handed in.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Observation {
+    /// A node was looked for: filtering, scoring and choosing.
+    Algorithm {
+        /// Nanoseconds (0 without a stopwatch).
+        nanos: u64,
+    },
+    /// One scheduling attempt ended; a successful one ends with the bind.
+    Attempt {
+        /// Profile.
+        profile: Arc<str>,
+        /// How it ended.
+        result: AttemptResult,
+        /// Nanoseconds it took, by the driver's ticks if it was bound.
+        nanos: u64,
+    },
+    /// An extension point ran.
+    Point {
+        /// Profile.
+        profile: Arc<str>,
+        /// Upstream's name of the point, e.g. `Filter`.
+        point: &'static str,
+        /// Upstream's name of the status code, e.g. `Success`.
+        status: &'static str,
+        /// Nanoseconds (0 without a stopwatch).
+        nanos: u64,
+    },
+    /// A pod was bound by us.
+    Bound {
+        /// Attempts it took.
+        attempts: u32,
+        /// Microseconds since it was first queued.
+        since_queued_micros: i64,
+    },
+    /// A wait at Permit ended.
+    PermitWait {
+        /// `Success`, `Unschedulable`, …
+        status: &'static str,
+        /// Microseconds waited.
+        micros: i64,
+    },
+    /// A pod entered a queue.
+    Enqueued {
+        /// `active`, `backoff`, `unschedulable` or `gated`.
+        queue: &'static str,
+        /// Upstream's name of the event, e.g. `ScheduleAttemptFailure`.
+        event: &'static str,
+    },
+    /// A pod was rejected by these plugins.
+    Rejected {
+        /// Profile.
+        profile: Arc<str>,
+        /// Rejecting plugins.
+        plugins: Vec<&'static str>,
+    },
+    /// A pod's cycle panicked: it is not tried again until it changes.
+    Quarantined {
+        /// The pod and the panic's message.
+        error: String,
+    },
+    /// An object could not be understood and was skipped.
+    Malformed {
+        /// Kind.
+        kind: &'static str,
+        /// Object, field and remedy.
+        error: String,
+    },
+}
+
+/// Upstream's `result` label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AttemptResult {
+    /// A node was chosen.
+    Scheduled,
+    /// No node fits.
+    Unschedulable,
+    /// Something went wrong.
+    Error,
+}
+
+impl AttemptResult {
+    /// The label value.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Scheduled => "scheduled",
+            Self::Unschedulable => "unschedulable",
+            Self::Error => "error",
+        }
+    }
+}

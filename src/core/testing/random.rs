@@ -1,0 +1,170 @@
+//! Random nodes and pods: few values each, so that they meet.
+
+use muster_api::k8s;
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+use serde_json::{Value, json};
+
+use super::{NodeExt, PodExt, node, pod, quantity};
+
+/// Names of random nodes.
+pub(crate) const NODES: [&str; 6] = ["n0", "n1", "n2", "n3", "n4", "n5"];
+const IMAGES: [&str; 3] = ["app:1", "tool:latest", "gcr.io/base:latest"];
+const GI: i64 = 1 << 30;
+
+fn taint() -> impl Strategy<Value = k8s::Taint> {
+    let effect = select(vec!["NoSchedule", "NoExecute", "PreferNoSchedule", "Odd"]);
+    (select(vec!["gpu", "spot"]), select(vec!["", "x"]), effect).prop_map(|(key, value, effect)| {
+        k8s::Taint { key: key.into(), value: value.into(), effect: effect.into() }
+    })
+}
+
+/// A node of that name.
+pub(crate) fn any_node(name: &'static str) -> impl Strategy<Value = k8s::Node> {
+    let labels = (
+        option::of(select(vec!["a", "b"])),
+        option::of(select(vec!["1", "7", "x", "-3"])),
+        prop::bool::weighted(0.2),
+    );
+    let room = (0..5i64, 0..5i64, option::of(0..3i64), select(vec!["0", "1", "2", "110"]));
+    let images = vec((select(IMAGES.to_vec()), 0..4 * GI), 0..3);
+    (labels, vec(taint(), 0..3), room, images).prop_map(
+        move |((zone, size, cordoned), taints, (cpu, memory, gpus, pods), images)| {
+            let mut node = node(name)
+                .cpu(&cpu.to_string())
+                .memory(&format!("{memory}Gi"))
+                .max_pods(pods)
+                .label("host", name);
+            if let Some(gpus) = gpus {
+                node = node.alloc("example.com/gpu", &gpus.to_string());
+            }
+            if let Some(zone) = zone {
+                node = node.label("zone", zone);
+            }
+            if let Some(size) = size {
+                node = node.label("size", size);
+            }
+            node.spec.unschedulable = cordoned;
+            node.spec.taints = taints;
+            images.into_iter().fold(node, |node, (name, size)| node.image(name, size))
+        },
+    )
+}
+
+fn requirement() -> impl Strategy<Value = Value> {
+    let set = vec(select(vec!["a", "b", "7", ""]), 0..3);
+    let operator = select(vec!["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Like"]);
+    (select(vec!["zone", "size", "host", "no key!"]), operator, set).prop_map(
+        |(key, operator, values)| {
+            // Mostly well formed, so that terms match something.
+            let values = match operator {
+                "Exists" | "DoesNotExist" if !values.contains(&"") => json!([]),
+                "Gt" | "Lt" => json!(["3"]),
+                _ => json!(values),
+            };
+            json!({"key": key, "operator": operator, "values": values})
+        },
+    )
+}
+
+fn field() -> impl Strategy<Value = Value> {
+    let name = select(vec!["metadata.name", "metadata.name", "metadata.name", "spec.x"]);
+    let values = vec(select(NODES.to_vec()), 1..2);
+    (name, select(vec!["In", "NotIn"]), values).prop_map(
+        |(key, operator, values)| json!({"key": key, "operator": operator, "values": values}),
+    )
+}
+
+fn term() -> impl Strategy<Value = Value> {
+    let fields = prop_oneof![4 => Just(Vec::new()), 1 => vec(field(), 1..3)];
+    (vec(requirement(), 0..3), fields).prop_map(
+        |(expressions, fields)| json!({"matchExpressions": expressions, "matchFields": fields}),
+    )
+}
+
+fn well_formed_term() -> impl Strategy<Value = Value> {
+    select(vec!["a", "b"]).prop_map(
+        |zone| json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}),
+    )
+}
+
+fn affinity() -> impl Strategy<Value = Value> {
+    let wish = prop_oneof![8 => well_formed_term().boxed(), 1 => term().boxed()];
+    let preferred = vec((0..5, wish), 0..3);
+    (option::of(vec(term(), 0..3)), option::of(preferred)).prop_map(|(required, preferred)| {
+        let mut all = serde_json::Map::new();
+        if let Some(terms) = required {
+            let terms = json!({"nodeSelectorTerms": terms});
+            all.insert("requiredDuringSchedulingIgnoredDuringExecution".into(), terms);
+        }
+        if let Some(list) = preferred {
+            let list: Vec<Value> =
+                list.iter().map(|(w, t)| json!({"weight": w, "preference": t})).collect();
+            all.insert("preferredDuringSchedulingIgnoredDuringExecution".into(), json!(list));
+        }
+        Value::Object(all)
+    })
+}
+
+fn toleration() -> impl Strategy<Value = k8s::Toleration> {
+    let key = select(vec!["", "gpu", "spot", "node.kubernetes.io/unschedulable"]);
+    let effect = select(vec!["", "NoSchedule", "PreferNoSchedule"]);
+    (key, select(vec!["", "Equal", "Exists"]), select(vec!["", "x"]), effect).prop_map(
+        |(key, operator, value, effect)| k8s::Toleration {
+            key: key.into(),
+            operator: operator.into(),
+            value: value.into(),
+            effect: effect.into(),
+        },
+    )
+}
+
+/// What a pod asks for, without constraints.
+pub(crate) fn any_load() -> impl Strategy<Value = k8s::Pod> {
+    let cpu = option::of(select(vec!["100m", "1", "1500m"]));
+    let memory = option::of(select(vec!["1Gi", "64Mi", "0"]));
+    let gpu = option::weighted(0.3, select(vec!["1", "0"]));
+    let port = option::weighted(
+        0.3,
+        (select(vec![80, 443]), select(vec!["", "UDP"]), select(vec!["", "10.0.0.1"])),
+    );
+    (cpu, memory, gpu, port).prop_map(|(cpu, memory, gpu, port)| {
+        let mut pod = pod("p").req(&[]);
+        let requests = &mut pod.spec.containers[0].resources.requests;
+        let named = [("cpu", cpu), ("memory", memory), ("example.com/gpu", gpu)];
+        for (name, amount) in named.into_iter().filter_map(|(n, a)| Some((n, a?))) {
+            requests.insert(name.to_owned(), quantity(amount));
+        }
+        match port {
+            Some((port, protocol, ip)) => pod.host_port(port, protocol, ip),
+            None => pod,
+        }
+    })
+}
+
+/// A pod with constraints.
+pub(crate) fn any_pod() -> impl Strategy<Value = k8s::Pod> {
+    let selector = option::weighted(0.2, select(vec!["a", "b", "c"]));
+    let target = option::weighted(0.1, select(vec!["n0", "n1", "gone"]));
+    (
+        any_load(),
+        option::weighted(0.6, affinity()),
+        selector,
+        vec(toleration(), 0..3),
+        vec(select(IMAGES.to_vec()), 0..3),
+        target,
+    )
+        .prop_map(|(pod, affinity, zone, tolerations, images, target)| {
+            let mut pod = images.into_iter().fold(pod, PodExt::container);
+            pod.spec.tolerations = tolerations;
+            if let Some(affinity) = affinity {
+                pod = pod.node_affinity(affinity);
+            }
+            if let Some(zone) = zone {
+                pod = pod.node_selector("zone", zone);
+            }
+            pod.on(target.unwrap_or_default())
+        })
+}

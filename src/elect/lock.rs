@@ -1,0 +1,186 @@
+//! The Lease on the API server: read, create, replace, watch.
+//!
+//! Owns: the object last seen, with its version, so that a write replaces that
+//! one and no other. Every call has a deadline. Must never: retry; the driver
+//! decides about that.
+
+use futures::stream::{BoxStream, StreamExt};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{Api, ObjectMeta, PostParams, WatchEvent, WatchParams};
+use tokio::time::Instant;
+
+use super::machine::Record;
+
+/// How long one watch lasts; the API server ends it.
+const WATCH_SECONDS: u32 = 240;
+
+/// Why a call did not do what was wanted.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CallError {
+    /// Somebody else wrote in between, or the object came or went.
+    #[error("another candidate was faster")]
+    Conflict,
+    /// The object, or the namespace it should be in, is not there.
+    #[error("not found; does the namespace exist?")]
+    Gone,
+    /// No answer in time: it may or may not have happened.
+    #[error("no answer in time")]
+    Deadline,
+    /// Anything else.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<kube::Error> for CallError {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) if status.code == 409 => Self::Conflict,
+            kube::Error::Api(status) if status.code == 404 => Self::Gone,
+            kube::Error::Api(status) => {
+                Self::Other(format!("{} ({})", status.message, status.code))
+            }
+            other => Self::Other(chain(&other)),
+        }
+    }
+}
+
+/// What a watch says.
+#[derive(Debug, PartialEq)]
+pub(super) enum Change {
+    /// The Lease is now this, or gone.
+    Record(Option<Record>),
+    /// Nothing of interest.
+    Nothing,
+    /// The watch has ended.
+    Ended,
+}
+
+pub(super) type Watch = BoxStream<'static, kube::Result<WatchEvent<Lease>>>;
+
+/// One Lease.
+pub(super) struct LeaseLock {
+    api: Api<Lease>,
+    namespace: String,
+    name: String,
+    seen: Option<Lease>,
+}
+
+impl LeaseLock {
+    pub(super) fn new(client: kube::Client, namespace: &str, name: &str) -> Self {
+        Self {
+            api: Api::namespaced(client, namespace),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            seen: None,
+        }
+    }
+
+    /// Reads the Lease.
+    pub(super) async fn fetch(&mut self, deadline: Instant) -> Result<Option<Record>, CallError> {
+        self.seen = match within(deadline, self.api.get(&self.name)).await {
+            Err(CallError::Gone) => None,
+            answer => Some(answer?),
+        };
+        Ok(self.seen.as_ref().map(record))
+    }
+
+    /// Creates the Lease; a conflict if it exists.
+    pub(super) async fn create(
+        &mut self,
+        wanted: &Record,
+        deadline: Instant,
+    ) -> Result<Record, CallError> {
+        let lease = Lease {
+            metadata: ObjectMeta {
+                name: Some(self.name.clone()),
+                namespace: Some(self.namespace.clone()),
+                ..ObjectMeta::default()
+            },
+            spec: Some(wanted.into()),
+        };
+        let made = within(deadline, self.api.create(&PostParams::default(), &lease)).await?;
+        Ok(record(self.seen.insert(made)))
+    }
+
+    /// Replaces the Lease as it was seen last; a conflict if it is another now.
+    pub(super) async fn replace(
+        &mut self,
+        wanted: &Record,
+        deadline: Instant,
+    ) -> Result<Record, CallError> {
+        let Some(mut lease) = self.seen.clone() else {
+            return Err(CallError::Conflict);
+        };
+        lease.spec = Some(wanted.into());
+        let params = PostParams::default();
+        let call = self.api.replace(&self.name, &params, &lease);
+        let made = match within(deadline, call).await {
+            Err(CallError::Gone) => return Err(CallError::Conflict),
+            answer => answer?,
+        };
+        Ok(record(self.seen.insert(made)))
+    }
+
+    /// Watches the Lease from the version seen last.
+    pub(super) async fn watch(&self, deadline: Instant) -> Result<Watch, CallError> {
+        let params = WatchParams::default()
+            .fields(&format!("metadata.name={}", self.name))
+            .timeout(WATCH_SECONDS);
+        let seen = self.seen.as_ref().and_then(|lease| lease.metadata.resource_version.as_deref());
+        // From the very beginning if there is none, which is the present.
+        let stream = within(deadline, self.api.watch(&params, seen.unwrap_or("0"))).await?;
+        Ok(stream.boxed())
+    }
+
+    /// Takes in what the watch says.
+    pub(super) fn changed(&mut self, event: Option<kube::Result<WatchEvent<Lease>>>) -> Change {
+        match event {
+            Some(Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease))) => {
+                Change::Record(Some(record(self.seen.insert(lease))))
+            }
+            Some(Ok(WatchEvent::Deleted(_))) => {
+                self.seen = None;
+                Change::Record(None)
+            }
+            Some(Ok(WatchEvent::Bookmark(_))) => Change::Nothing,
+            Some(Ok(WatchEvent::Error(status))) => {
+                tracing::debug!(lease = %self.name, message = %status.message, "watch refused");
+                Change::Ended
+            }
+            Some(Err(error)) => {
+                tracing::debug!(lease = %self.name, %error, "watch broken");
+                Change::Ended
+            }
+            None => Change::Ended,
+        }
+    }
+}
+
+fn record(lease: &Lease) -> Record {
+    lease.spec.as_ref().map(Record::from).unwrap_or_default()
+}
+
+async fn within<T>(
+    deadline: Instant,
+    call: impl Future<Output = kube::Result<T>>,
+) -> Result<T, CallError> {
+    match tokio::time::timeout_at(deadline, call).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(CallError::Deadline),
+    }
+}
+
+/// An error with its causes: the last one usually says what to do.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        // Some errors repeat their cause.
+        if !text.contains(&next) {
+            text = format!("{text}: {next}");
+        }
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,6 @@
+//! The program `muster`; everything is in the library.
+#![forbid(unsafe_code)]
+
+fn main() -> std::process::ExitCode {
+    muster::cli::main()
+}

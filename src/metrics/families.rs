@@ -1,0 +1,257 @@
+//! Every metric: name, kind, labels, buckets, help.
+//!
+//! Owns the words. Where kube-scheduler v1.37 has a metric of the same meaning,
+//! name, labels, buckets and help are upstream's, so that its dashboards and
+//! alerts work unchanged.
+
+use prometheus::core::Collector;
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry,
+    exponential_buckets,
+};
+
+/// What a metric is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Observations in buckets: the first bound, the factor, how many.
+    Histogram(Buckets),
+}
+
+impl Kind {
+    /// Prometheus' word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram(_) => "histogram",
+        }
+    }
+}
+
+/// Exponential buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buckets {
+    /// The first upper bound, in units of 10 µ (0.00001).
+    first: u32,
+    /// How many, each twice the one before.
+    count: usize,
+}
+
+/// One metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Family {
+    /// Full name.
+    pub name: &'static str,
+    /// Kind.
+    pub kind: Kind,
+    /// Label names.
+    pub labels: &'static [&'static str],
+    /// Help.
+    pub help: &'static str,
+}
+
+const fn counter(
+    name: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Family {
+    Family { name, kind: Kind::Counter, labels, help }
+}
+
+const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Family {
+    Family { name, kind: Kind::Gauge, labels, help }
+}
+
+const fn histogram(
+    name: &'static str,
+    labels: &'static [&'static str],
+    (first, count): (u32, usize),
+    help: &'static str,
+) -> Family {
+    let kind = Kind::Histogram(Buckets { first, count });
+    Family { name, kind, labels, help }
+}
+
+/// 0.1 ms to 205 ms.
+const POINT: (u32, usize) = (10, 12);
+/// 1 ms to 16 s.
+const CALL: (u32, usize) = (100, 15);
+/// 10 ms to 87 min.
+const SLI: (u32, usize) = (1_000, 20);
+/// 1 to 16.
+const ATTEMPTS: (u32, usize) = (100_000, 5);
+
+pub(super) const SCHEDULE_ATTEMPTS: Family = counter(
+    "scheduler_schedule_attempts_total",
+    &["result", "profile"],
+    "Number of attempts to schedule pods, by the result. 'unschedulable' means a pod could not be scheduled, while 'error' means an internal scheduler problem.",
+);
+pub(super) const ATTEMPT_DURATION: Family = histogram(
+    "scheduler_scheduling_attempt_duration_seconds",
+    &["result", "profile"],
+    CALL,
+    "Scheduling attempt latency in seconds (scheduling algorithm + binding)",
+);
+pub(super) const ALGORITHM_DURATION: Family = histogram(
+    "scheduler_scheduling_algorithm_duration_seconds",
+    &[],
+    CALL,
+    "Scheduling algorithm latency in seconds",
+);
+pub(super) const POINT_DURATION: Family = histogram(
+    "scheduler_framework_extension_point_duration_seconds",
+    &["extension_point", "status", "profile"],
+    POINT,
+    "Latency for running all plugins of a specific extension point.",
+);
+pub(super) const PENDING_PODS: Family = gauge(
+    "scheduler_pending_pods",
+    &["queue"],
+    "Number of pending pods, by the queue type. 'active' means number of pods in activeQ; 'backoff' means number of pods in backoffQ; 'unschedulable' means number of pods in unschedulableEntities that the scheduler attempted to schedule and failed; 'gated' is the number of unschedulable pods that the scheduler never attempted to schedule because they are gated; 'incomplete' means number of pods in incompletePodGroupPods; 'pending' means number of pods in pendingPodGroupPods.",
+);
+pub(super) const POD_ATTEMPTS: Family = histogram(
+    "scheduler_pod_scheduling_attempts",
+    &[],
+    ATTEMPTS,
+    "Number of attempts to successfully schedule a pod.",
+);
+pub(super) const POD_SLI: Family = histogram(
+    "scheduler_pod_scheduling_sli_duration_seconds",
+    &["attempts"],
+    SLI,
+    "E2e latency for a pod being scheduled, from the time the pod enters the scheduling queue and might involve multiple scheduling attempts.",
+);
+pub(super) const QUEUE_INCOMING: Family = counter(
+    "scheduler_queue_incoming_pods_total",
+    &["queue", "event"],
+    "Number of pods added to scheduling queues by event and queue type.",
+);
+pub(super) const PERMIT_WAIT: Family = histogram(
+    "scheduler_permit_wait_duration_seconds",
+    &["result"],
+    CALL,
+    "Duration of waiting on permit.",
+);
+pub(super) const UNSCHEDULABLE_PODS: Family = gauge(
+    "scheduler_unschedulable_pods",
+    &["plugin", "profile"],
+    "The number of unschedulable pods broken down by plugin name. A pod will increment the gauge for all plugins that caused it to not schedule and so this metric have meaning only when broken down by plugin.",
+);
+pub(super) const CACHE_SIZE: Family = gauge(
+    "scheduler_cache_size",
+    &["type"],
+    "Number of nodes, pods, and assumed (bound) pods in the scheduler cache.",
+);
+pub(super) const ASYNC_CALLS: Family = counter(
+    "scheduler_async_api_call_execution_total",
+    &["call_type", "result"],
+    "Total number of API calls executed by the async dispatcher.",
+);
+pub(super) const ASYNC_DURATION: Family = histogram(
+    "scheduler_async_api_call_execution_duration_seconds",
+    &["call_type", "result"],
+    CALL,
+    "Duration in seconds for executing API call in the async dispatcher.",
+);
+pub(super) const ASYNC_PENDING: Family = gauge(
+    "scheduler_pending_async_api_calls",
+    &["call_type"],
+    "Number of API calls currently pending in the async queue.",
+);
+pub(super) const LEADER: Family = gauge(
+    "leader_election_master_status",
+    &["name"],
+    "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. 'name' is the string used to identify the lease. Please make sure to group by name.",
+);
+
+pub(super) const BIND_ATTEMPTS: Family = counter(
+    "muster_bind_attempts_total",
+    &["result"],
+    "Number of calls that bind a pod, by the result.",
+);
+pub(super) const BIND_DURATION: Family = histogram(
+    "muster_bind_duration_seconds",
+    &["result"],
+    CALL,
+    "Duration in seconds of a call that binds a pod, by the result.",
+);
+pub(super) const REJECTIONS: Family = counter(
+    "muster_pod_rejections_total",
+    &["plugin", "profile"],
+    "Number of attempts that ended without a node, by each plugin that rejected some node or the pod itself.",
+);
+pub(super) const MALFORMED: Family = counter(
+    "muster_malformed_objects_total",
+    &["kind"],
+    "Number of objects that could not be understood and were skipped, by kind.",
+);
+pub(super) const QUARANTINED: Family = counter(
+    "muster_quarantined_pods_total",
+    &[],
+    "Number of pods whose scheduling cycle panicked; they are not tried again until they change.",
+);
+pub(super) const WATCH_EVENTS: Family = counter(
+    "muster_watch_events_total",
+    &["kind"],
+    "Number of changes received from the API server, by kind.",
+);
+pub(super) const BUILD_INFO: Family =
+    gauge("muster_build_info", &["version"], "Always 1; the label says which build is running.");
+
+/// Makes metrics, registers them, and remembers which were made.
+pub(super) struct Maker<'a> {
+    pub(super) registry: &'a Registry,
+    pub(super) made: Vec<Family>,
+}
+
+impl Maker<'_> {
+    pub(super) fn counters(&mut self, family: Family) -> IntCounterVec {
+        let made = IntCounterVec::new(Opts::new(family.name, family.help), family.labels);
+        self.keep(family, made)
+    }
+
+    pub(super) fn gauges(&mut self, family: Family) -> IntGaugeVec {
+        let made = IntGaugeVec::new(Opts::new(family.name, family.help), family.labels);
+        self.keep(family, made)
+    }
+
+    pub(super) fn histograms(&mut self, family: Family) -> HistogramVec {
+        let made = HistogramVec::new(options(family), family.labels);
+        self.keep(family, made)
+    }
+
+    pub(super) fn histogram(&mut self, family: Family) -> Histogram {
+        self.keep(family, Histogram::with_opts(options(family)))
+    }
+
+    /// The tables above are constants, so a mistake in them cannot come from
+    /// outside and is found by every test that makes [`super::Metrics`].
+    fn keep<C: Collector + Clone + 'static>(
+        &mut self,
+        family: Family,
+        made: prometheus::Result<C>,
+    ) -> C {
+        let made = made.expect("a constant family is valid");
+        let registered = self.registry.register(Box::new(made.clone()));
+        registered.expect("a constant family is registered once");
+        self.made.push(family);
+        made
+    }
+}
+
+fn options(family: Family) -> HistogramOpts {
+    let options = HistogramOpts::new(family.name, family.help);
+    match family.kind {
+        Kind::Histogram(Buckets { first, count }) => {
+            // Divided, not multiplied: 100/100000 is exactly 0.001.
+            let buckets = exponential_buckets(f64::from(first) / 100_000.0, 2.0, count);
+            options.buckets(buckets.expect("constant buckets are valid"))
+        }
+        Kind::Counter | Kind::Gauge => options,
+    }
+}

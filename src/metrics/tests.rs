@@ -1,0 +1,191 @@
+use super::*;
+use muster_core::report::AttemptResult;
+
+fn value(metrics: &Metrics, sample: &str) -> f64 {
+    let text = metrics.encode();
+    let line = text.lines().find(|line| line.split(' ').next() == Some(sample));
+    let line = line.unwrap_or_else(|| panic!("no {sample} in:\n{text}"));
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+/// Renaming or dropping a metric breaks somebody's dashboard: do it knowingly.
+#[test]
+fn names_kinds_and_labels() {
+    let listed: Vec<String> = Metrics::describe()
+        .iter()
+        .map(|f| format!("{} {} {}", f.name, f.kind.as_str(), f.labels.join(",")))
+        .collect();
+    let golden = "\
+leader_election_master_status gauge name
+muster_bind_attempts_total counter result
+muster_bind_duration_seconds histogram result
+muster_build_info gauge version
+muster_malformed_objects_total counter kind
+muster_pod_rejections_total counter plugin,profile
+muster_quarantined_pods_total counter \n\
+muster_watch_events_total counter kind
+scheduler_async_api_call_execution_duration_seconds histogram call_type,result
+scheduler_async_api_call_execution_total counter call_type,result
+scheduler_cache_size gauge type
+scheduler_framework_extension_point_duration_seconds histogram extension_point,status,profile
+scheduler_pending_async_api_calls gauge call_type
+scheduler_pending_pods gauge queue
+scheduler_permit_wait_duration_seconds histogram result
+scheduler_pod_scheduling_attempts histogram \n\
+scheduler_pod_scheduling_sli_duration_seconds histogram attempts
+scheduler_queue_incoming_pods_total counter queue,event
+scheduler_schedule_attempts_total counter result,profile
+scheduler_scheduling_algorithm_duration_seconds histogram \n\
+scheduler_scheduling_attempt_duration_seconds histogram result,profile
+scheduler_unschedulable_pods gauge plugin,profile";
+    assert_eq!(listed.join("\n"), golden);
+}
+
+#[test]
+fn buckets_are_upstreams() {
+    let metrics = Metrics::new();
+    let profile: Arc<str> = "p".into();
+    metrics.observe(&Observation::Point {
+        profile: Arc::clone(&profile),
+        point: "Filter",
+        status: "Success",
+        nanos: 150_000,
+    });
+    metrics.observe(&Observation::Attempt {
+        profile,
+        result: AttemptResult::Scheduled,
+        nanos: 3_000_000,
+    });
+    metrics.observe(&Observation::Algorithm { nanos: 1_000_000 });
+    metrics.observe(&Observation::Bound { attempts: 2, since_queued_micros: 15_000 });
+    let text = metrics.encode();
+    // First and last bounds of ExponentialBuckets(0.0001, 2, 12), (0.001, 2,
+    // 15), (0.01, 2, 20) and (1, 2, 5).
+    for (name, first, last) in [
+        ("scheduler_framework_extension_point_duration_seconds", "0.0001", "0.2048"),
+        ("scheduler_scheduling_attempt_duration_seconds", "0.001", "16.384"),
+        ("scheduler_scheduling_algorithm_duration_seconds", "0.001", "16.384"),
+        ("scheduler_pod_scheduling_sli_duration_seconds", "0.01", "5242.88"),
+        ("scheduler_pod_scheduling_attempts", "1", "16"),
+    ] {
+        let bounds: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix(name)?.strip_prefix("_bucket{"))
+            .filter_map(|rest| rest.rsplit("le=\"").next()?.split('"').next())
+            .collect();
+        assert_eq!(bounds.first(), Some(&first), "{name}");
+        let finite = bounds.iter().position(|b| *b == "+Inf").unwrap();
+        assert_eq!(bounds[finite - 1], last, "{name}");
+    }
+}
+
+#[test]
+fn observations_are_counted_where_upstream_counts_them() {
+    let metrics = Metrics::new();
+    let profile: Arc<str> = "muster".into();
+    for (result, nanos) in [
+        (AttemptResult::Scheduled, 1_500_000),
+        (AttemptResult::Scheduled, 500_000),
+        (AttemptResult::Unschedulable, 500_000),
+    ] {
+        // Equal names at different addresses are one profile.
+        let profile: Arc<str> = Arc::from(&*profile);
+        metrics.observe(&Observation::Attempt { profile, result, nanos });
+    }
+    for attempts in [1, 2, 15, 40] {
+        metrics.observe(&Observation::Bound { attempts, since_queued_micros: 2_000_000 });
+    }
+    metrics.observe(&Observation::Enqueued { queue: "active", event: "PodAdd" });
+    metrics.observe(&Observation::Enqueued { queue: "active", event: "PodAdd" });
+    metrics.observe(&Observation::PermitWait { status: "Success", micros: 1 });
+    let plugins = vec!["NodeResourcesFit", "TaintToleration"];
+    metrics.observe(&Observation::Rejected { profile, plugins });
+    metrics.observe(&Observation::Malformed { kind: "Pod", error: "bad".to_owned() });
+
+    for (sample, expected) in [
+        ("scheduler_schedule_attempts_total{profile=\"muster\",result=\"scheduled\"}", 2.0),
+        ("scheduler_schedule_attempts_total{profile=\"muster\",result=\"unschedulable\"}", 1.0),
+        (
+            "scheduler_scheduling_attempt_duration_seconds_sum{profile=\"muster\",result=\"scheduled\"}",
+            0.002,
+        ),
+        ("scheduler_pod_scheduling_attempts_count", 4.0),
+        ("scheduler_pod_scheduling_sli_duration_seconds_count{attempts=\"1\"}", 1.0),
+        ("scheduler_pod_scheduling_sli_duration_seconds_count{attempts=\"15+\"}", 2.0),
+        ("scheduler_pod_scheduling_sli_duration_seconds_sum{attempts=\"2\"}", 2.0),
+        ("scheduler_queue_incoming_pods_total{event=\"PodAdd\",queue=\"active\"}", 2.0),
+        ("scheduler_permit_wait_duration_seconds_count{result=\"Success\"}", 1.0),
+        ("muster_pod_rejections_total{plugin=\"TaintToleration\",profile=\"muster\"}", 1.0),
+        ("muster_malformed_objects_total{kind=\"Pod\"}", 1.0),
+    ] {
+        assert!((value(&metrics, sample) - expected).abs() < 1e-12, "{sample}");
+    }
+}
+
+#[test]
+fn gauges_and_calls() {
+    let metrics = Metrics::new();
+    let counts = PendingCounts { active: 3, gated: 1, nodes: 500, ..PendingCounts::default() };
+    metrics.set_pending(&counts);
+    metrics.set_unschedulable(&[("muster".into(), "NodeAffinity", 7)]);
+    metrics.async_call("pod_binding", "success", 0.01);
+    metrics.pending_async_calls("pod_binding", 5);
+    metrics.pending_async_calls("pod_binding", -2);
+    metrics.bind_attempt("conflict", 0.02);
+    metrics.watch_event("Node");
+    metrics.leader(false);
+    metrics.set_lease_name("kube-scheduler");
+    metrics.leader(true);
+    for (sample, expected) in [
+        ("scheduler_pending_pods{queue=\"active\"}", 3.0),
+        ("scheduler_pending_pods{queue=\"backoff\"}", 0.0),
+        ("scheduler_pending_pods{queue=\"gated\"}", 1.0),
+        ("scheduler_cache_size{type=\"nodes\"}", 500.0),
+        ("scheduler_unschedulable_pods{plugin=\"NodeAffinity\",profile=\"muster\"}", 7.0),
+        (
+            "scheduler_async_api_call_execution_total{call_type=\"pod_binding\",result=\"success\"}",
+            1.0,
+        ),
+        ("scheduler_pending_async_api_calls{call_type=\"pod_binding\"}", 3.0),
+        ("muster_bind_attempts_total{result=\"conflict\"}", 1.0),
+        ("muster_bind_duration_seconds_count{result=\"conflict\"}", 1.0),
+        ("muster_watch_events_total{kind=\"Node\"}", 1.0),
+        ("leader_election_master_status{name=\"kube-scheduler\"}", 1.0),
+    ] {
+        assert!((value(&metrics, sample) - expected).abs() < 1e-12, "{sample}");
+    }
+    let text = metrics.encode();
+    assert!(!text.contains("name=\"muster\""), "the old lease is gone");
+    assert!(text.contains("process_resident_memory_bytes"), "{text}");
+    assert!(text.contains(concat!("muster_build_info{version=\"", env!("CARGO_PKG_VERSION"))));
+}
+
+/// Two schedulers in one process, as in tests, do not meet.
+#[test]
+fn registries_are_apart() {
+    let (a, b) = (Metrics::new(), Metrics::new());
+    a.clone().watch_event("Pod");
+    assert!(a.encode().contains("muster_watch_events_total{kind=\"Pod\"} 1"));
+    assert!(!b.encode().contains("muster_watch_events_total{kind=\"Pod\"}"));
+}
+
+/// `docs/metrics.md` is made from the code: this test rewrites it and fails if
+/// it was out of date.
+#[test]
+fn the_book_lists_every_metric() {
+    let mut page = String::from(
+        "# Metrics\n\n`/metrics` in Prometheus' text form, beside the usual `process_*`. Names and meanings of \
+         `scheduler_*` are\nkube-scheduler's. This page is generated from the code.\n\n\
+         | name | kind | labels | meaning |\n|---|---|---|---|\n",
+    );
+    for f in Metrics::describe() {
+        let labels = f.labels.join(", ");
+        page += &format!("| `{}` | {} | {labels} | {} |\n", f.name, f.kind.as_str(), f.help);
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md");
+    let old = std::fs::read_to_string(path).unwrap_or_default();
+    if old != page {
+        std::fs::write(path, page).unwrap();
+        panic!("docs/metrics.md was out of date and has been rewritten: commit it");
+    }
+}

@@ -1,0 +1,291 @@
+//! The live scheduler.
+//!
+//! Owns: the wiring of watches, the core's owner, the writer, election and the
+//! HTTP surface, and the order in which they end. Must never look into an
+//! object or decide a placement.
+//!
+//! Exit codes: 0 after SIGTERM or SIGINT, 1 when the configuration is wrong or
+//! the lease was lost, 2 when a part of the scheduler panicked.
+
+mod clock;
+mod compare;
+mod decisions;
+mod owner;
+mod shutdown;
+mod surface;
+
+pub use owner::{MAILBOX, MAX_UNANSWERED_BINDS, Message, Question, SETTLE};
+pub use shutdown::Shutdown;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use muster_core::{Backoff, Config, Core, Profile};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tracing::{error, info, warn};
+
+use self::clock::Clock;
+use self::owner::{Listed, Owner};
+use crate::config::Configuration;
+use crate::elect::{self, ElectConfig, ElectError, Leadership};
+use crate::metrics::Metrics;
+use crate::serve::{self, ServeConfig};
+use crate::write::{self, Limits, Writer};
+use crate::{client, watch};
+
+/// What `muster run` was asked to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The configuration, with flags applied.
+    pub configuration: Configuration,
+    /// Path of a kubeconfig; `None`: the pod's own service account.
+    pub kubeconfig: Option<PathBuf>,
+    /// The HTTP surface; `None`: none.
+    pub serve: Option<ServeConfig>,
+    /// Seed of tie-breaking.
+    pub seed: u64,
+    /// Seconds after which an unschedulable pod is tried again anyway.
+    pub max_in_unschedulable_secs: i64,
+}
+
+/// Runs the scheduler until it is told to end, and says with which code.
+pub async fn run(options: Options) -> Result<ExitCode> {
+    log_panics();
+    size_pool(options.configuration.parallelism);
+    let kubeconfig = options.kubeconfig.as_deref();
+    let config = client::load(kubeconfig).await?;
+    let metrics = Metrics::new();
+    let mut scheduler = Scheduler::start(options, &config, &metrics).await?;
+    let code = scheduler.until_the_end().await?;
+    Ok(code)
+}
+
+/// The parts, running.
+struct Scheduler {
+    writer: Writer,
+    /// No cycle starts any more.
+    stop: Shutdown,
+    /// Everything ends.
+    end: Shutdown,
+    election: JoinHandle<Result<(), ElectError>>,
+    owner_ended: oneshot::Receiver<()>,
+    writer_ended: oneshot::Receiver<()>,
+    watches_ended: oneshot::Receiver<()>,
+    mailbox: mpsc::Sender<Message>,
+    client: kube::Client,
+}
+
+impl Scheduler {
+    async fn start(options: Options, config: &kube::Config, metrics: &Metrics) -> Result<Self> {
+        let (stop, end) = (Shutdown::new(), Shutdown::new());
+        let (mailbox, inbox) = mpsc::channel(MAILBOX);
+        let client = client::watching(config)?;
+        let calls = client::calling(config)?;
+        let listed = Arc::new(Listed::default());
+        let configuration = &options.configuration;
+
+        if let Some(serve) = options.serve.clone() {
+            let status = surface::Status {
+                mailbox: mailbox.clone(),
+                listed: listed.clone(),
+                configz: configuration.to_json(),
+            };
+            let surface = Arc::new(status);
+            let (address, _) =
+                serve::start(serve, calls.clone(), metrics.clone(), surface, end.clone()).await?;
+            info!(%address, "serving");
+        }
+        metrics.set_lease_name(&configuration.leader_election.resource_name);
+        let (leadership, election) = elect(configuration, calls, &end);
+        tokio::spawn(wake_on_change(leadership.clone(), mailbox.clone(), metrics.clone()));
+        let limits = match configuration.client_connection.rate_limit() {
+            Some((qps, burst)) => Limits { qps: qps.into(), burst },
+            None => Limits::default(),
+        };
+        let (writer, writer_ended) = write::start(write::Setup {
+            config: config.clone(),
+            leadership: leadership.clone(),
+            limits,
+            answers: mailbox.clone(),
+            metrics: metrics.clone(),
+            host: hostname(),
+        })?;
+        let watches_ended =
+            watch::start(config.clone(), mailbox.clone(), metrics.clone(), end.clone())
+                .context("start the watches' thread")?;
+        let clock = Clock::new();
+        let owner = Owner {
+            core: Core::new(core_config(&options)).with_stopwatch(Arc::new(clock)),
+            inbox,
+            writer: writer.clone(),
+            leadership,
+            metrics: metrics.clone(),
+            clock,
+            listed,
+            stop: stop.clone(),
+            runtime: tokio::runtime::Handle::current(),
+            lists: Vec::new(),
+            listed_at: None,
+            leads_since: None,
+            gauges: Instant::now(),
+            verbosity: 0,
+        };
+        let owner_ended = start_owner(owner)?;
+        info!(profiles = ?configuration.scheduler_names(), "started");
+        Ok(Self {
+            writer,
+            stop,
+            end,
+            election,
+            owner_ended,
+            writer_ended,
+            watches_ended,
+            mailbox,
+            client,
+        })
+    }
+
+    /// Waits for the first reason to end, and ends in good order.
+    async fn until_the_end(&mut self) -> Result<ExitCode> {
+        let mut terminate = signal(SignalKind::terminate()).context("handle SIGTERM")?;
+        let mut interrupt = signal(SignalKind::interrupt()).context("handle SIGINT")?;
+        let mut compare = signal(SignalKind::user_defined2()).context("handle SIGUSR2")?;
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+                _ = compare.recv() => {
+                    let (client, mailbox) = (self.client.clone(), self.mailbox.clone());
+                    tokio::spawn(async move { compare::run(&client, &mailbox).await });
+                }
+                _ = &mut self.owner_ended => {
+                    error!("the scheduling thread has ended");
+                    return Ok(ExitCode::from(2));
+                }
+                _ = &mut self.writer_ended => {
+                    error!("the writing thread has ended");
+                    return Ok(ExitCode::from(2));
+                }
+                _ = &mut self.watches_ended => {
+                    error!("the watching thread has ended");
+                    return Ok(ExitCode::from(2));
+                }
+                ended = &mut self.election => return Ok(lost(ended)),
+            }
+        }
+        info!("ending: no new cycles, waiting for writes");
+        self.stop.trigger();
+        self.writer.drain().await;
+        self.end.trigger();
+        match (&mut self.election).await {
+            Ok(Ok(())) => info!("ended"),
+            Ok(Err(error)) => warn!("ended; the lease was not released: {error}"),
+            Err(error) => warn!("ended; the lease was not released: {error}"),
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The election ended by itself.
+fn lost(ended: Result<Result<(), ElectError>, tokio::task::JoinError>) -> ExitCode {
+    match ended {
+        Ok(Ok(())) => error!("the election has ended"),
+        Ok(Err(error)) => error!("{error}"),
+        Err(error) => {
+            error!("the election has failed: {error}");
+            return ExitCode::from(2);
+        }
+    }
+    ExitCode::FAILURE
+}
+
+/// Starts the election, or leads at once if there is none.
+fn elect(
+    configuration: &Configuration,
+    client: kube::Client,
+    end: &Shutdown,
+) -> (Leadership, JoinHandle<Result<(), ElectError>>) {
+    let election = &configuration.leader_election;
+    if election.leader_elect {
+        return elect::start(client, ElectConfig::from(election), end.clone());
+    }
+    let end = end.clone();
+    let idle = tokio::spawn(async move {
+        end.wait().await;
+        Ok(())
+    });
+    (Leadership::always(), idle)
+}
+
+/// The owner sleeps while it does not lead: it must hear when it does.
+async fn wake_on_change(
+    mut leadership: Leadership,
+    mailbox: mpsc::Sender<Message>,
+    metrics: Metrics,
+) {
+    loop {
+        metrics.leader(leadership.is_leader());
+        leadership.changed().await;
+        if mailbox.send(Message::Wake).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn start_owner(owner: Owner) -> Result<oneshot::Receiver<()>> {
+    let (alive, ended) = oneshot::channel();
+    std::thread::Builder::new()
+        .name("schedule".to_owned())
+        .spawn(move || {
+            owner.run();
+            drop(alive);
+        })
+        .context("start the scheduling thread")?;
+    Ok(ended)
+}
+
+fn core_config(options: &Options) -> Config {
+    let configuration = &options.configuration;
+    let names = configuration.scheduler_names();
+    Config {
+        profiles: names.iter().map(|name| Profile::default_named(name)).collect(),
+        seed: options.seed,
+        backoff: Backoff {
+            initial_secs: configuration.pod_initial_backoff_seconds,
+            max_secs: configuration.pod_max_backoff_seconds,
+        },
+        max_in_unschedulable_secs: options.max_in_unschedulable_secs,
+    }
+}
+
+/// The core's parallel parts use as many threads as the configuration says, and
+/// no more than there are cores.
+fn size_pool(parallelism: i32) {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = usize::try_from(parallelism).unwrap_or(1).clamp(1, cores);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+    if let Err(error) = pool.thread_name(|i| format!("core-{i}")).build_global() {
+        warn!("the core's thread pool keeps its size: {error}");
+    }
+}
+
+/// The host's name (in a cluster the pod's), for events.
+fn hostname() -> String {
+    let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
+    let host = host.or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok());
+    host.as_deref().map_or("unknown", str::trim).to_owned()
+}
+
+/// A panic goes to the log as well as to standard error.
+fn log_panics() {
+    let default = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        error!("panic: {panic}");
+        default(panic);
+    }));
+}

@@ -1,0 +1,71 @@
+//! What the HTTP surface may ask of the running scheduler.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+
+use super::owner::{Listed, Message, Question};
+use crate::serve::Surface;
+
+/// The owner answers between two batches; longer than this it is stuck.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(super) struct Status {
+    pub(super) mailbox: mpsc::Sender<Message>,
+    pub(super) listed: Arc<Listed>,
+    pub(super) configz: Value,
+}
+
+/// Asks the owner and waits for its answer.
+pub(super) async fn ask<T>(
+    mailbox: &mpsc::Sender<Message>,
+    question: impl FnOnce(oneshot::Sender<T>) -> Question,
+) -> Result<T, String> {
+    let (answer, heard) = oneshot::channel();
+    let asked = mailbox.send(Message::Ask(question(answer)));
+    let both = async {
+        asked.await.map_err(|_| "the scheduler has ended".to_owned())?;
+        heard.await.map_err(|_| "the scheduler has ended".to_owned())
+    };
+    match tokio::time::timeout(PATIENCE, both).await {
+        Ok(answer) => answer,
+        Err(_) => Err(format!("the scheduler did not answer within {PATIENCE:?}")),
+    }
+}
+
+fn view<T: serde::Serialize + Send + 'static>(
+    mailbox: mpsc::Sender<Message>,
+    question: impl FnOnce(oneshot::Sender<T>) -> Question + Send + 'static,
+) -> BoxFuture<'static, Value> {
+    async move {
+        match ask(&mailbox, question).await {
+            Ok(view) => {
+                serde_json::to_value(view).unwrap_or_else(|e| json!({"error": e.to_string()}))
+            }
+            Err(error) => json!({ "error": error }),
+        }
+    }
+    .boxed()
+}
+
+impl Surface for Status {
+    fn ready(&self) -> Result<(), String> {
+        if self.listed.all() { Ok(()) } else { Err("pods and nodes are not listed yet".to_owned()) }
+    }
+
+    fn configz(&self) -> Value {
+        self.configz.clone()
+    }
+
+    fn debug_queue(&self) -> BoxFuture<'static, Value> {
+        view(self.mailbox.clone(), Question::Queue)
+    }
+
+    fn debug_cache(&self) -> BoxFuture<'static, Value> {
+        view(self.mailbox.clone(), Question::Cache)
+    }
+}

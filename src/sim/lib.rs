@@ -1,0 +1,78 @@
+//! Muster's simulator: the same core on a model cluster, in virtual time.
+//!
+//! Owns scenarios ([`scenario`]), a model of everything around a scheduler
+//! (`model/`), the discrete-event engine that lets them talk (`engine`, through
+//! `link`), an independent check of what the scheduler did ([`check`]) and the
+//! report ([`report`]).
+//!
+//! The same scenario and seed give the same bytes out, on every machine. So there
+//! must never be a clock, a file, a thread, a default hasher or an unseeded number
+//! in here; the command line reads files, draws on terminals and exits.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+mod agenda;
+pub mod check;
+mod engine;
+#[cfg(test)]
+mod engine_tests;
+pub mod limits;
+mod link;
+mod model;
+mod outcome;
+mod progress;
+pub mod record;
+pub mod report;
+pub mod rng;
+pub mod scenario;
+mod scheduler;
+#[cfg(test)]
+mod testing;
+pub mod time;
+mod wire;
+
+pub use outcome::{Ended, Outcome, Progress, Unsettled};
+pub use progress::Meter;
+pub use scenario::{Scenario, ScenarioError};
+pub use scheduler::{Attempt, Brain};
+
+use time::Micros;
+
+/// What overrides the scenario.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Instead of the scenario's seed.
+    pub seed: Option<u64>,
+    /// Instead of the scenario's end.
+    pub until: Option<Micros>,
+}
+
+/// Runs a scenario on Muster's core.
+///
+/// # Errors
+///
+/// If it does not settle within [`limits::MAX_STEPS`] events.
+pub fn run(
+    scenario: &Scenario,
+    options: Options,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Outcome, Unsettled> {
+    let seed = options.seed.unwrap_or(scenario.seed);
+    run_with(scenario, options, scheduler::muster(seed), progress)
+}
+
+/// Runs a scenario on any [`Brain`].
+///
+/// # Errors
+///
+/// If it does not settle within [`limits::MAX_STEPS`] events.
+pub fn run_with(
+    scenario: &Scenario,
+    options: Options,
+    brain: Box<dyn Brain>,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Outcome, Unsettled> {
+    let seed = options.seed.unwrap_or(scenario.seed);
+    let until = options.until.or(scenario.until);
+    engine::Engine::new(scenario, seed, vec![brain]).run(until, progress)
+}

@@ -1,0 +1,124 @@
+//! Workload controllers: create the pods of what a user submits, replace lost ones.
+//!
+//! Must never touch a pod after creating it.
+
+use std::collections::BTreeMap;
+
+use muster_core::io::Tick;
+
+use super::api::{Api, Facts, Notice, PodId};
+use super::objects::{self, is_terminal};
+use crate::limits::MAX_REPLACEMENTS;
+use crate::rng::Rng;
+use crate::scenario::{Shape, Workload};
+
+/// One submitted job.
+#[derive(Clone, Copy, Debug)]
+struct Job {
+    workload: u32,
+    round: u32,
+    next: u32,
+    active: u32,
+    succeeded: u32,
+}
+
+/// All workload controllers.
+#[derive(Debug)]
+pub(crate) struct Jobs {
+    rng: Rng,
+    jobs: Vec<Job>,
+    owner: BTreeMap<PodId, usize>,
+    replacements: u64,
+}
+
+impl Jobs {
+    pub(crate) fn new(rng: &Rng) -> Self {
+        Self {
+            rng: rng.split("jobs", 0),
+            jobs: Vec::new(),
+            owner: BTreeMap::new(),
+            replacements: 0,
+        }
+    }
+
+    /// A user submits round `round` of a workload.
+    pub(crate) fn submit(
+        &mut self,
+        now: Tick,
+        (index, workload): (u32, &Workload),
+        round: u32,
+        api: &mut Api,
+    ) {
+        match workload.shape {
+            Shape::Pods { replicas } => {
+                for i in 0..replicas {
+                    self.create(now, (index, workload), round, i, api);
+                }
+            }
+            Shape::Job { .. } => {
+                self.jobs.push(Job { workload: index, round, next: 0, active: 0, succeeded: 0 });
+                self.sync(now, self.jobs.len() - 1, workload, api);
+            }
+        }
+    }
+
+    fn create(
+        &self,
+        now: Tick,
+        (index, workload): (u32, &Workload),
+        round: u32,
+        i: u32,
+        api: &mut Api,
+    ) -> PodId {
+        let runtime = workload.runtime.map(|range| {
+            let stream = format!("{}/{}/{round}", workload.namespace, workload.name);
+            self.rng.split(&stream, u64::from(i)).between(range.min, range.max)
+        });
+        let facts = Facts { workload: index, round, runtime };
+        api.create_pod(now, objects::pod(workload, round, i), facts)
+    }
+
+    /// Creates what is missing: never more than `parallelism` at a time.
+    fn sync(&mut self, now: Tick, job: usize, workload: &Workload, api: &mut Api) {
+        let Shape::Job { parallelism, completions } = workload.shape else {
+            return;
+        };
+        loop {
+            let Job { workload: index, round, next, active, succeeded } = self.jobs[job];
+            let wanted = parallelism.min(completions.saturating_sub(succeeded));
+            let replacement = next >= completions;
+            if active >= wanted || (replacement && self.replacements >= MAX_REPLACEMENTS) {
+                return;
+            }
+            self.replacements += u64::from(replacement);
+            let pod = self.create(now, (index, workload), round, next, api);
+            self.owner.insert(pod, job);
+            self.jobs[job].next += 1;
+            self.jobs[job].active += 1;
+        }
+    }
+
+    /// A watch tells the controllers of a change.
+    pub(crate) fn observe(
+        &mut self,
+        now: Tick,
+        notice: &Notice,
+        workloads: &[Workload],
+        api: &mut Api,
+    ) {
+        let Notice::Pod { id, object, deleted, .. } = notice else {
+            return;
+        };
+        if !*deleted && !is_terminal(object) {
+            return;
+        }
+        let Some(job) = self.owner.remove(id) else {
+            return;
+        };
+        self.jobs[job].active -= 1;
+        if object.status.phase == "Succeeded" {
+            self.jobs[job].succeeded += 1;
+        }
+        self.sync(now, job, &workloads[self.jobs[job].workload as usize], api);
+    }
+}

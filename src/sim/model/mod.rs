@@ -1,0 +1,13 @@
+//! The model cluster: what surrounds the scheduler in a simulation.
+//!
+//! Owns a model API server and the controllers and kubelets that speak to it.
+//! Each is a plain state machine: it is told what happened and when, and answers
+//! with what it will do and when. Must never look into the scheduler, and never
+//! reach it but through [`crate::link`].
+
+pub(crate) mod api;
+pub(crate) mod cluster;
+pub(crate) mod jobs;
+pub(crate) mod kubelet;
+pub(crate) mod objects;
+pub(crate) mod requests;

@@ -1,0 +1,71 @@
+//! The watched kinds: one `impl` each.
+
+use std::fmt::Debug;
+
+use muster_api::k8s::{Node, ObjectMeta, Pod};
+use muster_core::io::{Change, Input, Kind, ObjectKey};
+use serde::de::DeserializeOwned;
+
+/// Pods that have ended hold nothing: as in upstream, the server leaves them
+/// out, and tells us of their end as of a deletion.
+pub const POD_FIELDS: &str = "status.phase!=Succeeded,status.phase!=Failed";
+
+/// A kind that can be watched.
+pub trait Watched: DeserializeOwned + Clone + Debug + Send + Sync + 'static {
+    /// The core's name of the kind.
+    const KIND: Kind;
+    /// The API's name of the kind.
+    const NAME: &'static str;
+    /// API group; empty for the core group.
+    const GROUP: &'static str;
+    /// API version.
+    const VERSION: &'static str;
+    /// Resource name in paths.
+    const PLURAL: &'static str;
+    /// Field selector, or nothing.
+    const FIELDS: Option<&'static str>;
+
+    /// Metadata.
+    fn metadata(&self) -> &ObjectMeta;
+    /// The input that says that the object changed.
+    fn changed(change: Change<Self>) -> Input;
+
+    /// The input that says that the object is gone.
+    fn deleted(key: ObjectKey) -> Input {
+        Self::changed(Change::Delete(key))
+    }
+}
+
+impl Watched for Node {
+    const KIND: Kind = Kind::Node;
+    const NAME: &'static str = "Node";
+    const GROUP: &'static str = "";
+    const VERSION: &'static str = "v1";
+    const PLURAL: &'static str = "nodes";
+    const FIELDS: Option<&'static str> = None;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn changed(change: Change<Self>) -> Input {
+        Input::Node(change)
+    }
+}
+
+impl Watched for Pod {
+    const KIND: Kind = Kind::Pod;
+    const NAME: &'static str = "Pod";
+    const GROUP: &'static str = "";
+    const VERSION: &'static str = "v1";
+    const PLURAL: &'static str = "pods";
+    const FIELDS: Option<&'static str> = Some(POD_FIELDS);
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn changed(change: Change<Self>) -> Input {
+        Input::Pod(change)
+    }
+}

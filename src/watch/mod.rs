@@ -1,0 +1,121 @@
+//! Watches: the API server's objects as [`Input`]s for the core.
+//!
+//! Owns: which kinds are watched, how they are decoded (only the fields the
+//! core reads; a malformed object is skipped, logged and counted) and how a
+//! watch recovers from 410s and cut streams. Must never judge an object, keep
+//! a copy of it, or hold back one kind because of another.
+
+mod guard;
+mod kinds;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+pub use guard::{Guarded, Outline};
+pub use kinds::{POD_FIELDS, Watched};
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use muster_api::k8s::{Node, Pod};
+use muster_core::io::{Input, Kind};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tracing::error;
+
+use crate::metrics::Metrics;
+use crate::run::{Message, Shutdown};
+
+/// Objects listed per request: bounds the memory of a list, here and there.
+pub const PAGE: u32 = 500;
+
+/// How long changes may gather before they are read.
+pub const REST: Duration = Duration::from_millis(4);
+
+/// Kinds without which nothing can be scheduled: all must be listed first.
+pub const REQUIRED: [Kind; 2] = [Kind::Node, Kind::Pod];
+
+/// Where a watch puts what it finds.
+#[derive(Clone)]
+struct Sink {
+    inputs: mpsc::Sender<Message>,
+    metrics: Metrics,
+    pace: Arc<Pace>,
+}
+
+/// Starts the watches' thread. The receiver hears when it has ended: after
+/// `shutdown`, or by a panic.
+pub fn start(
+    config: kube::Config,
+    inputs: mpsc::Sender<Message>,
+    metrics: Metrics,
+    shutdown: Shutdown,
+) -> std::io::Result<oneshot::Receiver<()>> {
+    let pace = Arc::new(Pace::default());
+    let sink = Sink { inputs, metrics, pace: pace.clone() };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .on_thread_park(move || pace.rest())
+        .build()?;
+    let (alive, ended) = oneshot::channel();
+    std::thread::Builder::new().name("watch".to_owned()).spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                () = follow_all(&config, &sink) => {}
+                () = shutdown.wait() => {}
+            }
+        });
+        drop(alive);
+    })?;
+    Ok(ended)
+}
+
+/// Follows every kind. Ends only if one of them does.
+///
+/// Optional APIs join here: probed first, watched where served.
+async fn follow_all(config: &kube::Config, sink: &Sink) {
+    // The client's tasks belong to this runtime.
+    let client = match crate::client::watching(config) {
+        Ok(client) => client,
+        Err(error) => {
+            error!("{error}");
+            return;
+        }
+    };
+    let mut kinds = JoinSet::new();
+    kinds.spawn(stream::follow::<Node>(client.clone(), sink.clone()));
+    kinds.spawn(stream::follow::<Pod>(client, sink.clone()));
+    if let Some(Err(ended)) = kinds.join_next().await
+        && ended.is_panic()
+    {
+        std::panic::resume_unwind(ended.into_panic());
+    }
+}
+
+/// How often the watches' thread wakes up.
+///
+/// The server sends each change by itself, and waking up costs more than
+/// decoding one. So after a turn that found changes the thread rests a little
+/// before it looks again; the first change after a silence is seen at once.
+#[derive(Default)]
+struct Pace {
+    busy: AtomicBool,
+}
+
+impl Pace {
+    /// Changes have arrived.
+    fn busy(&self) {
+        self.busy.store(true, Ordering::Relaxed);
+    }
+
+    /// Called when there is nothing to do but to wait for the server.
+    fn rest(&self) {
+        if self.busy.swap(false, Ordering::Relaxed) {
+            std::thread::sleep(REST);
+        }
+    }
+}
+
+/// A batch on its way to the core's owner.
+type Batch = Vec<Input>;

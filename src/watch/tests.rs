@@ -1,0 +1,152 @@
+//! A watch against a scripted API server.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use http::{Request, Response};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use kube::client::Body;
+use muster_core::io::Change;
+
+use super::*;
+
+/// What the server answers, one request after the other.
+enum Answer {
+    /// A whole body.
+    Text(u16, String),
+    /// Lines of a watch that is then cut.
+    Cut(Vec<String>),
+    /// A watch in which nothing happens.
+    Silence,
+}
+
+fn list(version: u32, items: &[String]) -> Answer {
+    let text = format!(
+        r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{"resourceVersion":"{version}"}},"items":[{}]}}"#,
+        items.join(",")
+    );
+    Answer::Text(200, text)
+}
+
+fn pod(name: &str, version: u32, spec: &str) -> String {
+    format!(
+        r#"{{"metadata":{{"name":"{name}","namespace":"n","uid":"u-{name}","resourceVersion":"{version}"}},"spec":{spec}}}"#
+    )
+}
+
+fn event(kind: &str, object: &str) -> String {
+    format!(r#"{{"type":"{kind}","object":{object}}}"#)
+}
+
+fn status(code: u16) -> String {
+    format!(
+        r#"{{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","message":"old","code":{code}}}"#
+    )
+}
+
+/// Plays the script and returns the inputs and the requests' queries.
+async fn play(script: Vec<Answer>, expected: usize) -> (Vec<String>, Vec<String>) {
+    let script = Arc::new(Mutex::new(VecDeque::from(script)));
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let log = asked.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let answer = script.lock().unwrap().pop_front().unwrap_or(Answer::Silence);
+        log.lock().unwrap().push(request.uri().to_string());
+        async move {
+            let (code, body) = match answer {
+                Answer::Text(code, text) => (code, whole(text)),
+                Answer::Cut(lines) => (200, whole(lines.join("\n") + "\n")),
+                Answer::Silence => (200, silence()),
+            };
+            Ok::<_, std::convert::Infallible>(Response::builder().status(code).body(body).unwrap())
+        }
+    });
+    let client = kube::Client::new(service, "default");
+    let (inputs, mut inbox) = mpsc::channel(16);
+    let sink = Sink { inputs, metrics: Metrics::new(), pace: Arc::default() };
+    let task = tokio::spawn(stream::follow::<Pod>(client, sink));
+    let mut seen = Vec::new();
+    while seen.len() < expected {
+        let message = tokio::time::timeout(Duration::from_secs(60), inbox.recv()).await;
+        match message.expect("an input in time").expect("a live watch") {
+            Message::Inputs(batch) => seen.extend(batch.iter().map(show)),
+            _ => panic!("not an input"),
+        }
+    }
+    task.abort();
+    let asked = asked.lock().unwrap().clone();
+    (seen, asked)
+}
+
+type Frames = BoxBody<bytes::Bytes, std::io::Error>;
+
+fn whole(text: String) -> Frames {
+    Full::from(text).map_err(std::io::Error::other).boxed()
+}
+
+fn silence() -> Frames {
+    StreamBody::new(futures::stream::pending()).boxed()
+}
+
+fn show(input: &Input) -> String {
+    match input {
+        Input::RelistStarted(kind) => format!("{kind:?}s begin"),
+        Input::RelistDone(kind) => format!("{kind:?}s end"),
+        Input::Pod(Change::Upsert(pod)) => format!("{}@{}", pod.metadata.name, pod.spec.node_name),
+        Input::Pod(Change::Delete(key)) => format!("-{}", key.name),
+        other => format!("{other:?}"),
+    }
+}
+
+const GOOD: &str = r#"{"nodeName":"x"}"#;
+const BAD: &str = r#"{"priority":"high"}"#;
+
+#[tokio::test(start_paused = true)]
+async fn skips_the_malformed_and_survives_cuts_and_expiry() {
+    let script = vec![
+        list(5, &[pod("a", 1, GOOD), pod("bad", 2, BAD), pod("b", 3, GOOD)]),
+        Answer::Cut(vec![
+            event("MODIFIED", &pod("a", 6, r#"{"nodeName":"y"}"#)),
+            event("ADDED", &pod("worse", 7, BAD)),
+            event("DELETED", &pod("bad", 8, BAD)),
+        ]),
+        Answer::Cut(vec![event("ERROR", &status(410))]),
+        list(20, &[pod("c", 19, GOOD)]),
+    ];
+    let (seen, asked) = play(script, 9).await;
+    assert_eq!(
+        seen,
+        ["Pods begin", "a@x", "b@x", "Pods end", "a@y", "-bad", "Pods begin", "c@x", "Pods end"]
+    );
+    assert!(asked[0].contains("limit=500") && asked[0].contains("status.phase"), "{}", asked[0]);
+    assert!(asked[1].contains("watch=true") && asked[1].contains("resourceVersion=5"));
+    assert!(asked[1].contains("allowWatchBookmarks=true"));
+    // The malformed object's version counts: the watch goes on after it.
+    assert!(asked[2].contains("resourceVersion=8"), "{}", asked[2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_again_when_a_watch_cannot_start_from_an_old_version() {
+    let script = vec![list(5, &[pod("a", 1, GOOD)]), Answer::Text(410, status(410)), list(9, &[])];
+    let (seen, asked) = play(script, 5).await;
+    assert_eq!(seen, ["Pods begin", "a@x", "Pods end", "Pods begin", "Pods end"]);
+    assert!(!asked[2].contains("watch=true"), "{}", asked[2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn keeps_trying_while_the_server_is_away() {
+    let broken = || Answer::Text(503, "away".to_owned());
+    let script = vec![broken(), broken(), broken(), list(1, &[pod("a", 1, GOOD)])];
+    let (seen, _) = play(script, 6).await;
+    assert_eq!(seen[seen.len() - 2..], ["a@x", "Pods end"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_comes_in_pages() {
+    let page = r#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":"more"},"items":[]}"#;
+    let script = vec![Answer::Text(200, page.to_owned()), list(7, &[pod("a", 1, GOOD)])];
+    let (seen, asked) = play(script, 3).await;
+    assert_eq!(seen, ["Pods begin", "a@x", "Pods end"]);
+    assert!(asked[1].contains("continue=more"), "{}", asked[1]);
+}

@@ -1,0 +1,314 @@
+//! Requests as the API wants them.
+//!
+//! Bodies are written straight from borrowed fields: a bind is the hot path.
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use http::Method;
+use muster_core::io::{EventRecord, PodRef, StatusPatch};
+use serde::Serialize;
+
+use super::dispatch::Bind;
+use crate::client::Call;
+
+const JSON: &str = "application/json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const MERGE: &str = "application/merge-patch+json";
+/// Upstream's limit on an event's note, in bytes.
+const MAX_NOTE: usize = 1024;
+/// Upstream's limit on an object's name.
+const MAX_NAME: usize = 253;
+
+fn encode(value: &impl Serialize) -> Bytes {
+    // Fails only for maps with keys that are not strings, and there are none.
+    Bytes::from(serde_json::to_vec(value).unwrap_or_default())
+}
+
+fn pod_path(pod: &PodRef, sub: &str) -> String {
+    let (namespace, name) = (&pod.namespace, &pod.name);
+    let mut path = String::with_capacity(48 + namespace.len() + name.len());
+    // Writing to a string cannot fail.
+    let _ = write!(path, "/api/v1/namespaces/{namespace}/pods/{name}/{sub}");
+    path
+}
+
+/// POST pods/NAME/binding, guarded by the pod's UID.
+pub(super) fn bind(bind: &Bind) -> Call {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Binding<'a> {
+        api_version: &'a str,
+        kind: &'a str,
+        metadata: Meta<'a>,
+        target: Target<'a>,
+    }
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Target<'a> {
+        api_version: &'a str,
+        kind: &'a str,
+        name: &'a str,
+    }
+    let pod = &bind.pod;
+    let body = Binding {
+        api_version: "v1",
+        kind: "Binding",
+        metadata: Meta {
+            name: Some(&pod.name),
+            namespace: Some(&pod.namespace),
+            uid: Some(&pod.uid),
+        },
+        target: Target { api_version: "v1", kind: "Node", name: &bind.node },
+    };
+    Call {
+        method: Method::POST,
+        path: pod_path(pod, "binding"),
+        content_type: JSON,
+        body: encode(&body),
+    }
+}
+
+#[derive(Serialize)]
+struct Meta<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uid: Option<&'a str>,
+}
+
+/// PATCH pods/NAME/status, guarded by the pod's UID. `transition` is the time
+/// of the condition's change of status, if it changed.
+pub(super) fn status(patch: &StatusPatch, transition: Option<&str>) -> Call {
+    #[derive(Serialize)]
+    struct Body<'a> {
+        metadata: Meta<'a>,
+        status: Status<'a>,
+    }
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Status<'a> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        conditions: Option<[Condition<'a>; 1]>,
+        /// The outer option: leave alone; the inner one: clear.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        nominated_node_name: Option<Option<&'a str>>,
+    }
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Condition<'a> {
+        r#type: &'a str,
+        status: &'a str,
+        reason: &'a str,
+        message: &'a str,
+        last_probe_time: (),
+        #[serde(skip_serializing_if = "Option::is_none")]
+        last_transition_time: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        observed_generation: Option<i64>,
+    }
+    let conditions = patch.condition.as_ref().map(|condition| {
+        [Condition {
+            r#type: "PodScheduled",
+            status: if condition.status { "True" } else { "False" },
+            reason: condition.reason,
+            message: &condition.message,
+            last_probe_time: (),
+            last_transition_time: transition,
+            observed_generation: condition.observed_generation,
+        }]
+    });
+    let nominated = patch.nominated_node.as_deref();
+    let body = Body {
+        metadata: Meta { name: None, namespace: None, uid: Some(&patch.pod.uid) },
+        status: Status {
+            conditions,
+            nominated_node_name: nominated.map(|node| (!node.is_empty()).then_some(node)),
+        },
+    };
+    Call {
+        method: Method::PATCH,
+        path: pod_path(&patch.pod, "status"),
+        content_type: STRATEGIC,
+        body: encode(&body),
+    }
+}
+
+fn events_path(namespace: &str) -> String {
+    format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events")
+}
+
+/// The name of a pod's event that happened at `nanos`.
+pub(super) fn event_name(pod: &str, nanos: i64) -> String {
+    let suffix = format!(".{nanos:x}");
+    let keep = cut(pod, MAX_NAME - suffix.len());
+    // A name may not have a dot or dash before the dot.
+    let keep = keep.trim_end_matches(['.', '-']);
+    format!("{keep}{suffix}")
+}
+
+/// At most `max` bytes of `text`, at a character's edge.
+fn cut(text: &str, max: usize) -> &str {
+    &text[..text.floor_char_boundary(max)]
+}
+
+/// POST an event. `time` is RFC 3339 with microseconds.
+pub(super) fn event(record: &EventRecord, name: &str, time: &str, instance: &str) -> Call {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Event<'a> {
+        api_version: &'a str,
+        kind: &'a str,
+        metadata: Meta<'a>,
+        event_time: &'a str,
+        reporting_controller: &'a str,
+        reporting_instance: &'a str,
+        action: &'a str,
+        reason: &'a str,
+        regarding: Regarding<'a>,
+        note: &'a str,
+        r#type: &'a str,
+    }
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Regarding<'a> {
+        api_version: &'a str,
+        kind: &'a str,
+        namespace: &'a str,
+        name: &'a str,
+        uid: &'a str,
+    }
+    let pod = &record.pod;
+    let body = Event {
+        api_version: "events.k8s.io/v1",
+        kind: "Event",
+        metadata: Meta { name: Some(name), namespace: Some(&pod.namespace), uid: None },
+        event_time: time,
+        reporting_controller: &record.reporting_controller,
+        reporting_instance: instance,
+        action: record.action,
+        reason: record.reason,
+        regarding: Regarding {
+            api_version: "v1",
+            kind: "Pod",
+            namespace: &pod.namespace,
+            name: &pod.name,
+            uid: &pod.uid,
+        },
+        note: cut(&record.note, MAX_NOTE),
+        r#type: if record.warning { "Warning" } else { "Normal" },
+    };
+    Call {
+        method: Method::POST,
+        path: events_path(&pod.namespace),
+        content_type: JSON,
+        body: encode(&body),
+    }
+}
+
+/// PATCH an event that happened again: `count` times by now.
+pub(super) fn event_series(namespace: &str, name: &str, count: u32, time: &str) -> Call {
+    #[derive(Serialize)]
+    struct Body<'a> {
+        series: Series<'a>,
+    }
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Series<'a> {
+        count: u32,
+        last_observed_time: &'a str,
+    }
+    let series = Series { count, last_observed_time: time };
+    Call {
+        method: Method::PATCH,
+        path: format!("{}/{name}", events_path(namespace)),
+        content_type: MERGE,
+        body: encode(&Body { series }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use muster_core::io::Condition;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod() -> PodRef {
+        PodRef { namespace: "ns".into(), name: "p".into(), uid: "u".into() }
+    }
+
+    fn body(call: &Call) -> Value {
+        serde_json::from_slice(&call.body).unwrap()
+    }
+
+    #[test]
+    fn a_bind_carries_the_uid() {
+        let call = bind(&Bind { pod: pod(), node: "n".into(), attempt: 3 });
+        assert_eq!(call.path, "/api/v1/namespaces/ns/pods/p/binding");
+        assert_eq!(
+            body(&call),
+            json!({"apiVersion": "v1", "kind": "Binding",
+                "metadata": {"name": "p", "namespace": "ns", "uid": "u"},
+                "target": {"apiVersion": "v1", "kind": "Node", "name": "n"}})
+        );
+    }
+
+    #[test]
+    fn a_patch_sets_clears_or_leaves_the_nomination() {
+        let mut patch = StatusPatch {
+            pod: pod(),
+            condition: Some(Condition {
+                status: false,
+                reason: "Unschedulable",
+                message: "0/1 nodes are available".into(),
+                observed_generation: Some(2),
+            }),
+            nominated_node: None,
+        };
+        let call = status(&patch, Some("2026-01-01T00:00:00Z"));
+        assert_eq!(
+            body(&call),
+            json!({"metadata": {"uid": "u"}, "status": {"conditions": [{
+                "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                "message": "0/1 nodes are available", "lastProbeTime": null,
+                "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 2}]}})
+        );
+        patch.condition = None;
+        patch.nominated_node = Some("".into());
+        let cleared = json!({"metadata": {"uid": "u"}, "status": {"nominatedNodeName": null}});
+        assert_eq!(body(&status(&patch, None)), cleared);
+        patch.nominated_node = Some("n".into());
+        assert_eq!(body(&status(&patch, None))["status"]["nominatedNodeName"], "n");
+    }
+
+    #[test]
+    fn an_event_fits_the_api() {
+        let record = EventRecord {
+            pod: pod(),
+            warning: true,
+            reason: "FailedScheduling",
+            action: "Scheduling",
+            note: Arc::from("ä".repeat(600)),
+            reporting_controller: "muster".into(),
+        };
+        let name = event_name(&record.pod.name, 255);
+        assert_eq!(name, "p.ff");
+        let call = event(&record, &name, "2026-01-01T00:00:00.000000Z", "muster-host");
+        assert_eq!(call.path, "/apis/events.k8s.io/v1/namespaces/ns/events");
+        assert_eq!(body(&call)["note"].as_str().unwrap().len(), 1024);
+        assert_eq!(body(&call)["type"], "Warning");
+        assert_eq!(body(&call)["regarding"]["uid"], "u");
+    }
+
+    #[test]
+    fn an_event_name_is_cut_to_a_valid_one() {
+        let pod = format!("{}.{}", "a".repeat(235), "b".repeat(17));
+        let name = event_name(&pod, i64::MAX);
+        assert_eq!(name, format!("{}.7fffffffffffffff", "a".repeat(235)));
+    }
+}

@@ -1,0 +1,106 @@
+use muster_core::io::Condition;
+
+use super::*;
+
+fn pod(name: &str) -> PodRef {
+    PodRef { namespace: "default".into(), name: name.into(), uid: format!("uid-{name}").into() }
+}
+
+fn bind(name: &str, attempt: u64) -> PodCall {
+    PodCall::Bind(Bind { pod: pod(name), node: "n".into(), attempt })
+}
+
+fn patch(name: &str, message: Option<&str>, nominated: Option<&str>) -> PodCall {
+    PodCall::Patch(StatusPatch {
+        pod: pod(name),
+        condition: message.map(|message| Condition {
+            status: false,
+            reason: "Unschedulable",
+            message: message.into(),
+            observed_generation: None,
+        }),
+        nominated_node: nominated.map(Into::into),
+    })
+}
+
+const READY: Added = Added::Waits { ready: true };
+
+#[test]
+fn binds_go_before_patches_in_order() {
+    let mut d = Dispatch::default();
+    assert_eq!(d.add(patch("p", Some("no"), None)), READY);
+    assert_eq!(d.add(bind("a", 1)), READY);
+    assert_eq!(d.add(bind("b", 1)), READY);
+    let order: Vec<_> = std::iter::from_fn(|| d.take()).map(|c| c.pod().name.to_string()).collect();
+    assert_eq!(order, ["a", "b", "p"]);
+    assert_eq!(d.flying(), 3);
+}
+
+#[test]
+fn patches_of_one_pod_merge() {
+    let mut d = Dispatch::default();
+    d.add(patch("p", Some("old"), Some("n1")));
+    assert!(matches!(d.add(patch("p", Some("new"), None)), Added::Dropped(_)));
+    assert_eq!(d.take(), Some(patch("p", Some("new"), Some("n1"))));
+    assert_eq!(d.take(), None);
+}
+
+#[test]
+fn a_bind_beats_a_patch_before_and_after() {
+    let mut d = Dispatch::default();
+    d.add(patch("p", Some("no"), None));
+    assert_eq!(d.add(bind("p", 1)), Added::Replaced(patch("p", Some("no"), None)));
+    assert!(matches!(d.add(patch("p", Some("no"), None)), Added::Dropped(_)));
+    assert_eq!(d.waiting_binds, 1);
+    assert_eq!(d.take(), Some(bind("p", 1)));
+    assert_eq!(d.take(), None, "the patch is gone");
+    assert!(!d.done(&pod("p").uid));
+    assert!(d.is_idle());
+}
+
+#[test]
+fn a_newer_bind_takes_the_place_of_one_not_started() {
+    let mut d = Dispatch::default();
+    d.add(bind("p", 1));
+    assert_eq!(d.add(bind("p", 2)), Added::Replaced(bind("p", 1)));
+    assert_eq!(d.waiting_binds, 1);
+    assert_eq!(d.take(), Some(bind("p", 2)));
+    assert_eq!(d.take(), None);
+}
+
+#[test]
+fn what_comes_during_a_call_waits_for_it() {
+    let mut d = Dispatch::default();
+    d.add(bind("p", 1));
+    d.take();
+    assert_eq!(d.add(patch("p", Some("failed"), None)), Added::Waits { ready: false });
+    assert_eq!(d.take(), None);
+    assert!(d.done(&pod("p").uid), "the patch is ready now");
+    assert_eq!(d.take(), Some(patch("p", Some("failed"), None)));
+    d.done(&pod("p").uid);
+    assert!(d.is_idle());
+    assert!(d.slots.is_empty(), "nothing is kept of a pod without calls");
+}
+
+#[test]
+fn is_bounded() {
+    let mut d = Dispatch::default();
+    for i in 0..MAX_PATCHES {
+        d.add(patch(&i.to_string(), Some("no"), None));
+    }
+    assert!(matches!(d.add(patch("one-more", Some("no"), None)), Added::Dropped(_)));
+    assert_eq!(d.add(bind("one-more", 1)), READY, "binds have their own limit");
+}
+
+#[test]
+fn discard_leaves_what_flies() {
+    let mut d = Dispatch::default();
+    d.add(bind("a", 1));
+    d.take();
+    d.add(patch("a", Some("no"), None));
+    d.add(bind("b", 1));
+    assert_eq!(d.discard().len(), 2);
+    assert_eq!((d.flying(), d.waiting_binds), (1, 0));
+    assert!(!d.done(&pod("a").uid));
+    assert!(d.is_idle());
+}

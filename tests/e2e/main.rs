@@ -1,0 +1,14 @@
+//! The program on a real control plane: etcd, kube-apiserver, kwok.
+//!
+//! Each test starts a control plane of its own and asks much of it, because a
+//! start costs more than a question. They run one after the other: some of
+//! them hold the program to a time.
+#![allow(clippy::unwrap_used, reason = "a test may fail by a panic")]
+
+mod elect;
+mod failover;
+mod observer;
+mod placement;
+mod serve;
+mod support;
+mod surface;

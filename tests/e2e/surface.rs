@@ -1,0 +1,159 @@
+//! The HTTPS surface, asked by those with and without the right to ask.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use http::Request;
+use kube::Client;
+use muster_control_plane::{ControlPlane, Process};
+use serde_json::{Value, json};
+
+use crate::observer::Observer;
+use crate::support::{Cluster, SOON, eventually, free_port};
+
+const READER: &str = r"
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: prometheus, namespace: default}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: nobody, namespace: default}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: debug}
+rules:
+  - nonResourceURLs: [/configz, /debug/*]
+    verbs: [get, put]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: metrics}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: muster-metrics-reader}
+subjects: [{kind: ServiceAccount, name: prometheus, namespace: default}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: debug}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: debug}
+subjects: [{kind: ServiceAccount, name: prometheus, namespace: default}]
+";
+
+/// Health is open; the rest needs a token and the right to the path. A
+/// configuration file of kube-scheduler's works.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shows_itself_to_whom_it_may() -> Result<()> {
+    let cluster = Cluster::start(ControlPlane::builder()).await?;
+    cluster.apply(READER).await?;
+    cluster.nodes(3).await?;
+    let port = free_port()?;
+    let muster = start(&cluster, port)?;
+    let open = surface(port, None)?;
+    eventually("ready", SOON, || async {
+        ensure!(muster.is_running(), "{}", muster.log_tail(4_000));
+        Ok(get(&open, "/readyz").await.is_ok())
+    })
+    .await?;
+    get(&open, "/livez").await?;
+
+    let observer = Observer::start(cluster.admin.clone());
+    cluster.pods("work", 3, "default-scheduler", "1").await?;
+    cluster.pods("huge", 1, "default-scheduler", "64").await?;
+    observer.wait("work", 3, SOON).await?;
+
+    let nobody = surface(port, Some(token(&cluster, "nobody").await?))?;
+    let prometheus = surface(port, Some(token(&cluster, "prometheus").await?))?;
+    for path in ["/metrics", "/configz", "/debug/queue", "/debug/cache"] {
+        ensure!(matches!(code(get(&open, path).await), 401 | 403), "{path} is open");
+        ensure!(code(get(&nobody, path).await) == 403, "{path} is open to nobody");
+        let text = get(&prometheus, path).await;
+        ensure!(!text.with_context(|| path)?.is_empty(), "{path} is empty");
+    }
+    metrics_tell(&prometheus).await?;
+    views_tell(&prometheus).await?;
+    muster.terminate()?;
+    ensure!(muster.wait_exit(SOON)? == 0, "exit code after SIGTERM");
+    Ok(())
+}
+
+fn start(cluster: &Cluster, port: u16) -> Result<Process> {
+    let file = cluster.cp.dir().join("config.yaml");
+    let config = format!(
+        "apiVersion: kubescheduler.config.k8s.io/v1\n\
+         kind: KubeSchedulerConfiguration\n\
+         clientConnection: {{kubeconfig: {}, qps: 100}}\n\
+         leaderElection: {{resourceName: muster, resourceNamespace: muster-system}}\n",
+        cluster.kubeconfig.display()
+    );
+    std::fs::write(&file, config)?;
+    let (port, file) = (port.to_string(), file.display().to_string());
+    cluster.muster(
+        "muster",
+        &["--config", &file, "--secure-port", &port, "--bind-address", "127.0.0.1"],
+    )
+}
+
+async fn metrics_tell(client: &Client) -> Result<()> {
+    let expected = [
+        "scheduler_schedule_attempts_total{profile=\"default-scheduler\",result=\"scheduled\"} 3",
+        "scheduler_pending_pods{queue=\"unschedulable\"} 1",
+        "scheduler_async_api_call_execution_total{call_type=\"pod_binding\",result=\"success\"} 3",
+    ];
+    // Gauges are refreshed now and then.
+    eventually("told by the metrics", Duration::from_secs(10), || async {
+        let text = get(client, "/metrics").await?;
+        let missing: Vec<_> = expected.iter().filter(|line| !text.contains(**line)).collect();
+        if !missing.is_empty() {
+            eprintln!("metrics lack {missing:?}");
+        }
+        Ok(missing.is_empty())
+    })
+    .await
+}
+
+async fn views_tell(client: &Client) -> Result<()> {
+    let queue: Value = serde_json::from_str(&get(client, "/debug/queue").await?)?;
+    ensure!(queue.to_string().contains("huge-0000"), "{queue}");
+    let cache: Value = serde_json::from_str(&get(client, "/debug/cache").await?)?;
+    ensure!(cache.to_string().contains("default/work-0000"), "{cache}");
+    let config: Value = serde_json::from_str(&get(client, "/configz").await?)?;
+    ensure!(config.to_string().contains("default-scheduler"), "{config}");
+    Ok(())
+}
+
+/// A client of the surface, whose certificate is its own.
+fn surface(port: u16, token: Option<String>) -> Result<Client> {
+    let mut config = kube::Config::new(format!("https://127.0.0.1:{port}").parse()?);
+    config.accept_invalid_certs = true;
+    config.default_retry = false;
+    config.auth_info.token = token.map(Into::into);
+    Ok(Client::try_from(config)?)
+}
+
+async fn get(client: &Client, path: &str) -> kube::Result<String> {
+    let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+    client.request_text(request).await
+}
+
+/// The status of a refusal; 200 if there was none, 0 if there was no answer.
+fn code(answer: kube::Result<String>) -> u16 {
+    match answer {
+        Ok(_) => 200,
+        Err(kube::Error::Api(status)) => status.code,
+        Err(_) => 0,
+    }
+}
+
+/// A token of a service account, as a pod has one.
+async fn token(cluster: &Cluster, account: &str) -> Result<String> {
+    let path = format!("/api/v1/namespaces/default/serviceaccounts/{account}/token");
+    let body =
+        json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let request = Request::post(path)
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(serde_json::to_vec(&body)?)?;
+    let answer: Value = cluster.admin.request(request).await?;
+    let token = answer["status"]["token"].as_str();
+    Ok(token.context("no token")?.to_owned())
+}

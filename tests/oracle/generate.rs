@@ -1,0 +1,143 @@
+//! Random cluster states: realistic ones, with the nasty details that decide
+//! whether two implementations agree.
+//!
+//! Each state draws how much of each thing it has ([`Mood`]), so that some
+//! states are about taints and others about full nodes: if everything were
+//! likely everywhere, the first plugin would reject every node and the others
+//! would never be asked.
+
+mod constraints;
+mod node;
+mod pod;
+mod profile;
+mod resources;
+
+use serde_json::{Value, json};
+
+use crate::rng::Rng;
+
+/// Namespace of every pod.
+pub(crate) const NAMESPACE: &str = "team";
+
+/// One question: a cluster, the profile, and the pods to place.
+#[derive(Clone)]
+pub(crate) struct State {
+    pub(crate) objects: Vec<Value>,
+    pub(crate) config: Value,
+    /// `namespace/name` of each pending pod; one for a single question.
+    pub(crate) pods: Vec<String>,
+}
+
+/// How likely this state has each kind of detail, in percent.
+struct Mood {
+    /// Taints on nodes.
+    taints: usize,
+    /// Tolerations on the pending pod.
+    tolerations: usize,
+    /// Node selectors and required node affinity.
+    required: usize,
+    /// Preferred node affinity.
+    preferred: usize,
+    /// Host ports, on both sides.
+    ports: usize,
+    /// Requests near or above what nodes have.
+    pressure: usize,
+    /// Extended resources and huge pages.
+    scalars: usize,
+    /// The few of them that this state is about, so that pods compete.
+    scalar_names: Vec<&'static str>,
+    /// Images on nodes that pods use.
+    images: usize,
+    /// Details that the API server would refuse or that hardly occur.
+    nasty: usize,
+}
+
+impl Mood {
+    fn draw(rng: &mut Rng) -> Self {
+        let mut scalar_names = rng.some(resources::SCALARS, 35);
+        scalar_names.truncate(3);
+        let mut level = |often: usize| {
+            if rng.chance(often) { [10, 30, 60][rng.below(3)] } else { 0 }
+        };
+        Self {
+            scalar_names,
+            taints: level(50),
+            tolerations: level(60),
+            required: level(45),
+            preferred: level(60),
+            ports: level(40),
+            pressure: level(50),
+            scalars: level(65),
+            images: level(60),
+            nasty: level(30) / 6,
+        }
+    }
+}
+
+/// The state of one question about one pod.
+pub(crate) fn single(rng: &mut Rng, plugins: &[(&str, u32)]) -> State {
+    let mood = Mood::draw(rng);
+    let mut state = cluster(rng, &mood, plugins);
+    add_pending(rng, &mood, &mut state);
+    state
+}
+
+/// A state with several pods to place one after the other.
+pub(crate) fn sequence(rng: &mut Rng, plugins: &[(&str, u32)], length: usize) -> State {
+    let mood = Mood { pressure: 10, required: 10, nasty: 0, ..Mood::draw(rng) };
+    let mut state = cluster(rng, &mood, plugins);
+    for _ in 0..length {
+        add_pending(rng, &mood, &mut state);
+        if let Some(spec) = state.objects.last_mut().and_then(|pod| pod["spec"].as_object_mut()) {
+            // A pod that names its node would count as placed from the start.
+            spec.remove("nodeName");
+        }
+    }
+    state
+}
+
+fn cluster(rng: &mut Rng, mood: &Mood, plugins: &[(&str, u32)]) -> State {
+    // Mostly small, because a small state can be understood; up to 24 nodes.
+    let limit = [3, 8, 24][rng.below(3)];
+    let names: Vec<String> = (0..rng.between(1, limit)).map(|i| format!("node-{i:02}")).collect();
+    let mut objects = Vec::new();
+    for name in &names {
+        objects.push(node::node(rng, mood, name));
+        for _ in 0..rng.below(5) {
+            let pod = format!("{NAMESPACE}/busy-{}", objects.len());
+            objects.push(pod::existing(rng, mood, &pod, name));
+        }
+    }
+    if rng.chance(mood.nasty) {
+        // A pod whose node is gone, and the empty cluster.
+        objects.push(pod::existing(rng, mood, &format!("{NAMESPACE}/orphan"), "node-gone"));
+        if rng.chance(10) {
+            objects.retain(|o| o["kind"] != "Node");
+        }
+    }
+    let config = profile::profile(rng, mood, plugins, &names);
+    State { objects, config, pods: Vec::new() }
+}
+
+fn add_pending(rng: &mut Rng, mood: &Mood, state: &mut State) {
+    let names: Vec<String> = state
+        .objects
+        .iter()
+        .filter(|o| o["kind"] == "Node")
+        .filter_map(|o| o["metadata"]["name"].as_str().map(str::to_owned))
+        .collect();
+    let name = format!("{NAMESPACE}/pending-{}", state.pods.len());
+    state.objects.push(pod::pending(rng, mood, &name, &names));
+    state.pods.push(name);
+}
+
+/// `{key: value}` of the given pairs.
+fn object(pairs: impl IntoIterator<Item = (String, Value)>) -> Value {
+    Value::Object(pairs.into_iter().collect())
+}
+
+/// The two parts of `namespace/name`, as metadata.
+fn metadata(name: &str) -> Value {
+    let (namespace, name) = name.split_once('/').unwrap_or((NAMESPACE, name));
+    json!({"namespace": namespace, "name": name, "uid": format!("uid-{name}")})
+}

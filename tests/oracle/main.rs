@@ -1,0 +1,248 @@
+//! Muster's plugins against kube-scheduler's own, on random states.
+//!
+//! The Go program beside this file runs upstream's plugins; [`generate`] makes
+//! states; both sides explain the same pod, and everything in their answers
+//! must be equal. A disagreement is shrunk and printed as JSON that either
+//! side can be asked about again.
+//!
+//! - `MUSTER_ORACLE_STATES` — how many states (3,000; the long form is 100,000).
+//! - `MUSTER_ORACLE_SEQUENCES` — how many lists of 50 pods placed one after the
+//!   other (20).
+//! - `MUSTER_ORACLE_SEED` — repeats a run; each run prints its own.
+//! - `MUSTER_ORACLE_ONLY` — the number of one state of that run.
+//! - `MUSTER_ORACLE_VERBOSE` — prints how often each verdict occurred.
+
+mod binary;
+mod compare;
+mod coverage;
+mod driver;
+mod failures;
+mod generate;
+mod rng;
+mod shrink;
+
+use std::env;
+use std::str::FromStr;
+use std::thread;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail, ensure};
+use muster::explain::explain_objects;
+use serde_json::{Value, json};
+
+use binary::say;
+use compare::{Difference, differences};
+use coverage::Coverage;
+use driver::{Oracle, question, sequence_question};
+use failures::Failures;
+use generate::State;
+use rng::Rng;
+
+/// The plugins that Muster has, in upstream's order, with upstream's weights
+/// (0: it does not score). Only these are compared.
+const PLUGINS: &[(&str, u32)] = &[
+    ("PrioritySort", 0),
+    ("NodeName", 0),
+    ("NodeUnschedulable", 0),
+    ("TaintToleration", 3),
+    ("NodeAffinity", 2),
+    ("NodePorts", 0),
+    ("NodeResourcesFit", 1),
+    ("NodeResourcesBalancedAllocation", 1),
+    ("ImageLocality", 1),
+    ("DefaultBinder", 0),
+];
+
+/// Verdicts that the states must provoke, each on one node in three hundred
+/// states or more often.
+const REASONS: &[&str] = &[
+    "E -: running PreScore plugin \"NodeAffinity\": ",
+    "U NodePorts: node(s) didn't have free ports for the requested pod ports",
+    "U NodeResourcesFit: Insufficient cpu",
+    "U NodeResourcesFit: Insufficient ephemeral-storage",
+    "U NodeResourcesFit: Insufficient hugepages-2Mi",
+    "U NodeResourcesFit: Insufficient memory",
+    "U NodeResourcesFit: Insufficient nvidia.com/gpu",
+    "U NodeResourcesFit: Too many pods",
+    "UU -: node(s) didn't satisfy plugin(s) [NodeAffinity NodeName]",
+    "UU -: node(s) didn't satisfy plugin(s) [NodeAffinity]",
+    "UU -: node(s) didn't satisfy plugin(s) [NodeName]",
+    "UU NodeAffinity: node(s) didn't match Pod's node affinity/selector",
+    "UU NodeAffinity: node(s) didn't match scheduler-enforced node affinity",
+    "UU NodeAffinity: pod affinity terms conflict",
+    "UU NodeResourcesFit: Insufficient cpu",
+    "UU NodeResourcesFit: Insufficient ephemeral-storage",
+    "UU NodeResourcesFit: Insufficient example.com/foo",
+    "UU NodeResourcesFit: Insufficient hugepages-1Gi",
+    "UU NodeResourcesFit: Insufficient memory",
+    "UU NodeResourcesFit: Insufficient sub.kubernetes.io/native",
+    "UU NodeResourcesFit: Too many pods",
+    "UU NodeUnschedulable: node(s) were unschedulable",
+    "UU TaintToleration: node(s) had untolerated taint(s)",
+];
+
+const BATCH: usize = 250;
+const SEQUENCE_LENGTH: usize = 50;
+
+#[test]
+fn agrees_with_kube_scheduler() -> Result<()> {
+    let seed = seed()?;
+    let states: usize = number("MUSTER_ORACLE_STATES")?.unwrap_or(3_000);
+    let only: Option<usize> = number("MUSTER_ORACLE_ONLY")?;
+    let numbers: Vec<usize> = only.map_or_else(|| (0..states).collect(), |one| vec![one]);
+    let mut oracle = Oracle::start()?;
+    let begin = Instant::now();
+    let mut coverage = Coverage::default();
+    let mut failures = Failures::default();
+    for batch in numbers.chunks(BATCH) {
+        let made: Vec<State> = batch
+            .iter()
+            .map(|&number| generate::single(&mut Rng::new(seed, number as u64), PLUGINS))
+            .collect();
+        let questions: Vec<Value> =
+            batch.iter().zip(&made).map(|(number, state)| question(*number, state)).collect();
+        let (theirs, ours) = thread::scope(|scope| {
+            let asked = scope.spawn(|| oracle.ask(&questions));
+            let ours: Vec<Result<Value>> = made.iter().map(ask_muster).collect();
+            (asked.join(), ours)
+        });
+        let Ok(theirs) = theirs else { bail!("the thread that asks the oracle panicked") };
+        for (((number, state), theirs), ours) in batch.iter().zip(made).zip(theirs?).zip(ours) {
+            if let Some(error) = theirs["error"].as_str() {
+                bail!("state {number} of seed {seed} is no question: {error}");
+            }
+            coverage.add(&theirs);
+            failures.add(*number, &state, judge(&ours, &theirs));
+        }
+    }
+    say(&format!(
+        "compared {} states in {:.1} s (seed {seed})",
+        numbers.len(),
+        begin.elapsed().as_secs_f64()
+    ));
+    if env::var_os("MUSTER_ORACLE_VERBOSE").is_some() {
+        say(&coverage.report());
+    }
+    failures.report(seed, |state| {
+        let theirs = oracle.ask_one(question(0, state))?;
+        ensure!(theirs["error"].is_null(), "no question");
+        Ok(judge(&ask_muster(state), &theirs))
+    })?;
+    if numbers.len() >= 3_000 {
+        let scorers: Vec<&str> = PLUGINS.iter().filter(|p| p.1 > 0).map(|p| p.0).collect();
+        let missing = coverage.missing(REASONS, &scorers);
+        ensure!(missing.is_empty(), "the states no longer provoke: {missing:#?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn agrees_over_sequences() -> Result<()> {
+    let seed = seed()?;
+    let lists: usize = number("MUSTER_ORACLE_SEQUENCES")?.unwrap_or(20);
+    let only: Option<usize> = number("MUSTER_ORACLE_ONLY")?;
+    let numbers: Vec<usize> = only.map_or_else(|| (0..lists).collect(), |one| vec![one]);
+    let mut oracle = Oracle::start()?;
+    let begin = Instant::now();
+    let mut failures = Failures::default();
+    for number in &numbers {
+        let state =
+            generate::sequence(&mut Rng::new(!seed, *number as u64), PLUGINS, SEQUENCE_LENGTH);
+        let found = compare_sequence(&mut oracle, &state)
+            .with_context(|| format!("sequence {number} of seed {seed}"))?;
+        failures.add(*number, &state, found);
+    }
+    say(&format!(
+        "compared {} sequences in {:.1} s (seed {seed})",
+        numbers.len(),
+        begin.elapsed().as_secs_f64()
+    ));
+    failures.report(seed, |state| compare_sequence(&mut oracle, state))
+}
+
+/// Places the pods of a state where Muster would, and compares each step.
+fn compare_sequence(oracle: &mut Oracle, state: &State) -> Result<Vec<Difference>> {
+    let mut cluster = state.clone();
+    let mut ours = Vec::new();
+    let mut assumed = Vec::new();
+    for pod in &state.pods {
+        cluster.pods = vec![pod.clone()];
+        let answer = ask_muster(&cluster);
+        let node = answer.as_ref().ok().and_then(best_node).unwrap_or_default();
+        if !node.is_empty() {
+            place(&mut cluster.objects, pod, &node);
+        }
+        ours.push(answer);
+        assumed.push(node);
+    }
+    let theirs = oracle.ask_one(sequence_question(0, state, &assumed))?;
+    ensure!(theirs["error"].is_null(), "no question: {}", theirs["error"]);
+    let theirs = theirs["results"].as_array().context("no results")?;
+    let found = ours.iter().zip(theirs).enumerate().map(|(step, (ours, theirs))| {
+        let mut found = judge(ours, theirs);
+        for difference in &mut found {
+            difference.text = format!("step {step}: {}", difference.text);
+        }
+        found
+    });
+    // What follows the first disagreement follows from it.
+    let mut found = found;
+    Ok(found.find(|found| !found.is_empty()).unwrap_or_default())
+}
+
+/// The node with the best total; the first by name among equals.
+fn best_node(answer: &Value) -> Option<String> {
+    let mut best: Option<(i64, &String)> = None;
+    for (name, node) in answer["nodes"].as_object()? {
+        let Some(total) = node["total"].as_i64() else {
+            continue;
+        };
+        if best.is_none_or(|(most, _)| total > most) {
+            best = Some((total, name));
+        }
+    }
+    best.map(|(_, name)| name.clone())
+}
+
+fn place(objects: &mut [Value], pod: &str, node: &str) {
+    let is_it = |o: &&mut Value| {
+        let metadata = &o["metadata"];
+        let (namespace, name) = (metadata["namespace"].as_str(), metadata["name"].as_str());
+        o["kind"] == "Pod" && namespace.zip(name).is_some_and(|(ns, n)| pod == format!("{ns}/{n}"))
+    };
+    if let Some(object) = objects.iter_mut().find(is_it) {
+        object["spec"]["nodeName"] = json!(node);
+    }
+}
+
+fn ask_muster(state: &State) -> Result<Value> {
+    let pod = state.pods.first().context("no pod")?;
+    explain_objects(&state.objects, pod, Some(&state.config))
+}
+
+fn judge(ours: &Result<Value>, theirs: &Value) -> Vec<Difference> {
+    match ours {
+        Ok(ours) => differences(ours, theirs),
+        Err(error) => {
+            vec![Difference { kind: "error".to_owned(), text: format!("Muster fails: {error:#}") }]
+        }
+    }
+}
+
+fn seed() -> Result<u64> {
+    if let Some(seed) = number("MUSTER_ORACLE_SEED")? {
+        return Ok(seed);
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    Ok(now.as_secs() ^ u64::from(now.subsec_nanos()) << 20)
+}
+
+fn number<T: FromStr>(name: &str) -> Result<Option<T>> {
+    match env::var(name) {
+        Err(_) => Ok(None),
+        Ok(text) => match text.replace('_', "").parse() {
+            Ok(number) => Ok(Some(number)),
+            Err(_) => bail!("{name}={text} is not a number"),
+        },
+    }
+}
