@@ -191,6 +191,9 @@ pub struct StatusPatch {
     pub pod: PodRef,
     /// The PodScheduled condition to set.
     pub condition: Option<Condition>,
+    /// The status of that condition as the API server last showed it: a time of
+    /// transition goes with a change of status only.
+    pub shown: Option<bool>,
     /// `nominatedNodeName` to set; `Some("")` clears it.
     pub nominated_node: Option<Arc<str>>,
 }

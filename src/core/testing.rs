@@ -293,6 +293,7 @@ pub(crate) fn model_pod(wire: &k8s::Pod, shape: crate::model::ShapeId) -> Pod {
         deleting: meta.deletion_timestamp.is_some(),
         gates: wire.spec.scheduling_gates.iter().map(|g| g.name.as_str().into()).collect(),
         condition: None,
+        shown: None,
         created: Tick(meta.creation_timestamp.map_or(0, |t| t.0)),
         seen: 0,
     }

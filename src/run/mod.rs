@@ -93,6 +93,7 @@ impl Scheduler {
             let status = surface::Status {
                 mailbox: mailbox.clone(),
                 listed: listed.clone(),
+                stop: stop.clone(),
                 configz: configuration.to_json(),
             };
             let surface = Arc::new(status);

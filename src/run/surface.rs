@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
+use super::Shutdown;
 use super::owner::{Listed, Message, Question};
 use crate::serve::Surface;
 
@@ -17,6 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct Status {
     pub(super) mailbox: mpsc::Sender<Message>,
     pub(super) listed: Arc<Listed>,
+    pub(super) stop: Shutdown,
     pub(super) configz: Value,
 }
 
@@ -54,6 +56,9 @@ fn view<T: serde::Serialize + Send + 'static>(
 
 impl Surface for Status {
     fn ready(&self) -> Result<(), String> {
+        if self.stop.is_set() {
+            return Err("the scheduler is ending".to_owned());
+        }
         if self.listed.all() { Ok(()) } else { Err("pods and nodes are not listed yet".to_owned()) }
     }
 

@@ -176,6 +176,7 @@ impl Brain for FirstFit {
                     message: message.clone(),
                     observed_generation: None,
                 }),
+                shown: None,
                 nominated_node: None,
             })),
         }

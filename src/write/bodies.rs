@@ -268,6 +268,7 @@ mod tests {
                 message: "0/1 nodes are available".into(),
                 observed_generation: Some(2),
             }),
+            shown: None,
             nominated_node: None,
         };
         let call = status(&patch, Some("2026-01-01T00:00:00Z"));

@@ -233,6 +233,7 @@ fn merge(old: &mut StatusPatch, new: StatusPatch) {
     if new.condition.is_some() {
         old.condition = new.condition;
     }
+    old.shown = new.shown;
     if new.nominated_node.is_some() {
         old.nominated_node = new.nominated_node;
     }

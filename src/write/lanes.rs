@@ -23,7 +23,8 @@ use crate::run::Message;
 const MAX_CONDITIONS: usize = 50_000;
 
 /// The PodScheduled status last written per pod, so that a time of transition
-/// is written only with a transition. Unknown pods count as changed.
+/// is written only with a transition. Of pods not written to by this process,
+/// the patch says what the API server showed.
 #[derive(Default)]
 pub(super) struct KnownConditions(HashMap<Arc<str>, bool>);
 
@@ -42,7 +43,8 @@ impl KnownConditions {
         let Some(condition) = &patch.condition else {
             return false;
         };
-        self.0.get(&patch.pod.uid) != Some(&condition.status)
+        let before = self.0.get(&patch.pod.uid).copied().or(patch.shown);
+        before != Some(condition.status)
     }
 }
 

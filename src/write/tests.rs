@@ -128,6 +128,7 @@ fn patch(name: &str, message: &str) -> Effect {
             message: message.into(),
             observed_generation: None,
         }),
+        shown: None,
         nominated_node: None,
     })
 }
@@ -200,6 +201,18 @@ async fn a_transition_has_a_time_and_a_repetition_has_none() {
     let time = |i: usize| seen[i].1["status"]["conditions"][0]["lastTransitionTime"].clone();
     // The failed one and its repetition, then the same status again.
     assert!(time(0).is_string() && time(1).is_string() && time(2).is_null());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_that_the_api_server_showed_already_keeps_its_time() {
+    let rig = rig(&[]).await;
+    let Effect::PatchStatus(mut known) = patch("p", "again") else { unreachable!() };
+    known.shown = Some(false);
+    rig.writer.submit(vec![Effect::PatchStatus(known)]);
+    let seen = rig.until_seen(1).await;
+    let condition = &seen[0].1["status"]["conditions"][0];
+    assert_eq!(condition["message"], "again");
+    assert!(condition["lastTransitionTime"].is_null(), "{condition}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

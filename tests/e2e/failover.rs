@@ -3,10 +3,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{Api, Patch, PatchParams};
 use muster_control_plane::{ControlPlane, Process};
+use serde_json::json;
 
 use crate::observer::Observer;
-use crate::support::{Cluster, SOON};
+use crate::support::{Cluster, SOON, eventually};
 
 /// Lease duration plus retry period plus what a slow machine adds.
 const TAKEOVER: Duration = Duration::from_secs(20);
@@ -28,6 +31,7 @@ async fn survives_crashes_of_itself_and_of_the_api_server() -> Result<()> {
     cluster.check_room().await?;
     fifth.terminate()?;
     ensure!(fifth.wait_exit(SOON)? == 0, "exit code after SIGTERM");
+    lease_is_taken_away(&cluster).await?;
     cluster.say("done");
     Ok(())
 }
@@ -121,4 +125,29 @@ async fn api_server_restarts(
     ensure!(muster.is_running(), "{}", muster.log_tail(4_000));
     cluster.say("all bound after the API server's restart");
     Ok(muster)
+}
+
+/// Whoever holds the Lease now may schedule: the old leader must end, and say so
+/// by its exit code.
+async fn lease_is_taken_away(cluster: &Cluster) -> Result<()> {
+    let leader = cluster.muster(
+        "muster-6",
+        &[
+            "--leader-elect-lease-duration=3s",
+            "--leader-elect-renew-deadline=2s",
+            "--leader-elect-retry-period=500ms",
+        ],
+    )?;
+    let leases: Api<Lease> = Api::namespaced(cluster.admin.clone(), "muster-system");
+    eventually("the leader", SOON, || async {
+        let spec = leases.get("muster").await?.spec.unwrap_or_default();
+        Ok(spec.holder_identity.is_some_and(|holder| !holder.is_empty()))
+    })
+    .await?;
+    let taken = json!({"spec": {"holderIdentity": "another", "leaseDurationSeconds": 60}});
+    leases.patch("muster", &PatchParams::default(), &Patch::Merge(taken)).await?;
+    let code = leader.wait_exit(SOON)?;
+    ensure!(code == 1, "exit code {code} after a lost lease: {}", leader.log_tail(4_000));
+    cluster.say("a leader whose lease was taken away has ended");
+    Ok(())
 }

@@ -162,6 +162,7 @@ impl Core {
                 message: Arc::clone(message),
                 observed_generation: record.generation,
             }),
+            shown: record.shown,
             nominated_node: None,
         }));
     }

@@ -143,6 +143,7 @@ impl Core {
             deleting: false,
             gates: Box::default(),
             condition: None,
+            shown: None,
             created: Tick(meta.creation_timestamp.unwrap_or_default().0),
             seen: 0,
         };
@@ -331,6 +332,7 @@ fn read(pod: &mut Pod, wire: &k8s::Pod, seen: u64) {
     let condition = wire.status.conditions.iter().find(|c| c.kind == "PodScheduled");
     pod.condition = condition
         .map(|c| (c.status == "True", c.reason.as_str().into(), c.message.as_str().into()));
+    pod.shown = pod.condition.as_ref().map(|(status, ..)| *status);
     pod.seen = seen;
 }
 

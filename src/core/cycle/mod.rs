@@ -26,7 +26,7 @@ use crate::model::{PodId, PodStage, ShapeId};
 use crate::queue::{Backoff, Queue, QueueCx};
 use crate::report::{
     AttemptResult, CacheNode, CacheView, Explanation, Observation, PendingCounts, QueueView,
-    QueuedPod, explain,
+    QueuedPod, TieSeed, explain,
 };
 use binding::Binding;
 use ledger::Ledger;
@@ -270,7 +270,9 @@ impl Core {
         if self.trace {
             let (profile, shape) = (&self.profiles[profile_id], self.cluster.shape(shape_id));
             let key = decision.pod.to_string();
-            decision.explanation = Some(Box::new(explain(&key, profile, shape, &self.cluster)));
+            let ties = Some(self.tie_seed(shape_id));
+            let explanation = explain(&key, profile, shape, &self.cluster, ties);
+            decision.explanation = Some(Box::new(explanation));
         }
         decision.evaluated = u32::try_from(self.cluster.node_count()).unwrap_or(u32::MAX);
         match self.choose(profile_id, shape_id, &mut decision.feasible) {
@@ -329,8 +331,7 @@ impl Core {
         let known = self.ledgers.get_mut(&shape_id);
         let current = known.is_some_and(|ledger| ledger.sync(profile, shape, &self.cluster));
         if !current {
-            let seed = scramble(shape_id.0, self.seed as u32) ^ (self.seed >> 32) as u32;
-            let ledger = Ledger::build(profile, shape, &self.cluster, seed);
+            let ledger = Ledger::build(profile, shape, &self.cluster, self.tie_seed(shape_id).0);
             self.ledgers.insert(shape_id, ledger);
             self.evict_ledgers(shape_id);
         }
@@ -338,6 +339,10 @@ impl Core {
         if let Some(ledger) = self.ledgers.get_mut(&shape_id) {
             ledger.last_used = self.uses;
         }
+    }
+
+    fn tie_seed(&self, shape: ShapeId) -> TieSeed {
+        TieSeed(scramble(shape.0, self.seed as u32) ^ (self.seed >> 32) as u32)
     }
 
     fn evict_ledgers(&mut self, keep: ShapeId) {
@@ -359,7 +364,13 @@ impl Core {
         let record = self.cluster.pod(pod)?;
         let shape = Arc::clone(self.cluster.shape(record.shape));
         let profile = self.profiles.get(usize::from(shape.profile?.0))?.clone();
-        Some(Question { pod: record.key.to_string(), profile, shape, cluster: self.cluster.fork() })
+        Some(Question {
+            pod: record.key.to_string(),
+            profile,
+            shape,
+            cluster: self.cluster.fork(),
+            ties: self.tie_seed(record.shape),
+        })
     }
 
     /// Explains a pod that need not exist, under a profile by position. If a pod
@@ -374,7 +385,7 @@ impl Core {
         self.delete_pod(now, &wire.metadata.namespace, &wire.metadata.name);
         let shape = self.cluster.compile(wire, Some(crate::framework::ProfileId(profile)));
         let pod = format!("{}/{}", wire.metadata.namespace, wire.metadata.name);
-        explain(&pod, &self.profiles[usize::from(profile)], &shape, &self.cluster)
+        explain(&pod, &self.profiles[usize::from(profile)], &shape, &self.cluster, None)
     }
 
     /// Sizes, for gauges.
@@ -464,13 +475,14 @@ pub struct Question {
     profile: Profile,
     shape: Arc<crate::model::PodShape>,
     cluster: Cluster,
+    ties: TieSeed,
 }
 
 impl Question {
     /// Answers it.
     #[must_use]
     pub fn explain(&self) -> Explanation {
-        explain(&self.pod, &self.profile, &self.shape, &self.cluster)
+        explain(&self.pod, &self.profile, &self.shape, &self.cluster, Some(self.ties))
     }
 }
 

@@ -94,6 +94,8 @@ pub struct Pod {
     pub gates: Box<[Box<str>]>,
     /// PodScheduled condition as last seen or written: status, reason, message.
     pub condition: Option<(bool, Box<str>, Arc<str>)>,
+    /// Status of the PodScheduled condition as last seen.
+    pub shown: Option<bool>,
     /// Created.
     pub created: Tick,
     /// The relist in which it was last seen.

@@ -9,6 +9,7 @@ use super::fit_message;
 use crate::cluster::{Cluster, NodeId};
 use crate::cycle::Prepared;
 use crate::framework::{Code, Normalize, Profile, Status};
+use crate::hash::scramble;
 use crate::model::PodShape;
 
 /// Why a pod goes where it goes, or nowhere.
@@ -68,9 +69,17 @@ fn rejected(plugin: &str, status: &Status) -> NodeVerdict {
     }
 }
 
-/// Judges and rates every node afresh, without any cache.
+/// Judges and rates every node afresh, without any cache. Among the best nodes the
+/// cycle's own choice for `ties` is suggested, or without it the first by name:
+/// the same one whatever the order in which the nodes became known.
 #[must_use]
-pub fn explain(pod: &str, profile: &Profile, shape: &PodShape, cluster: &Cluster) -> Explanation {
+pub fn explain(
+    pod: &str,
+    profile: &Profile,
+    shape: &PodShape,
+    cluster: &Cluster,
+    ties: Option<TieSeed>,
+) -> Explanation {
     let prepared = Prepared::new(profile, shape, cluster);
     let name = |plugin: usize| profile.plugins()[plugin].plugin.name();
     let mut out = Explanation {
@@ -134,12 +143,28 @@ pub fn explain(pod: &str, profile: &Profile, shape: &PodShape, cluster: &Cluster
         }
         return out;
     }
-    score(&mut out, &prepared, profile, shape, cluster, &feasible);
+    let best = score(&mut out, &prepared, profile, shape, cluster, &feasible);
+    let suggested = match ties {
+        Some(seed) => best.iter().max_by_key(|node| seed.rank(**node)),
+        None => best.iter().min_by_key(|node| &cluster.node(**node).name),
+    };
+    out.suggested_host = suggested.map_or_else(String::new, |n| cluster.node(*n).name.to_string());
     out
+}
+
+/// Which of equally good nodes the cycle takes for a shape.
+#[derive(Clone, Copy, Debug)]
+pub struct TieSeed(pub(crate) u32);
+
+impl TieSeed {
+    pub(crate) fn rank(self, node: NodeId) -> u32 {
+        scramble(node.0, self.0)
+    }
 }
 
 type PluginScores = Vec<(usize, i64, Normalize, i64)>;
 
+/// Rates the feasible nodes; returns those with the greatest total.
 fn score(
     out: &mut Explanation,
     prepared: &Prepared,
@@ -147,7 +172,7 @@ fn score(
     shape: &PodShape,
     cluster: &Cluster,
     feasible: &[NodeId],
-) {
+) -> Vec<NodeId> {
     let rows: Vec<(NodeId, PluginScores)> = feasible
         .iter()
         .map(|&n| (n, prepared.scores(profile, shape, cluster.view(n)).collect()))
@@ -159,7 +184,7 @@ fn score(
             raw.fold((i64::MAX, i64::MIN), |(lo, hi), r| (lo.min(r), hi.max(r)))
         })
         .collect();
-    let mut best: Option<(i64, &str)> = None;
+    let (mut most, mut best) = (i64::MIN, Vec::new());
     for (node, scores) in &rows {
         let mut verdict = NodeVerdict { status: "ok", ..NodeVerdict::default() };
         let mut total = 0;
@@ -169,12 +194,13 @@ fn score(
             total = i64::saturating_add(total, weighted);
         }
         verdict.total = Some(total);
-        let name = &*cluster.node(*node).name;
-        // Any of the best would do; by name it is the same one every time.
-        if best.is_none_or(|(most, other)| (total, other) > (most, name)) {
-            best = Some((total, name));
+        if total > most {
+            (most, best) = (total, Vec::new());
         }
-        out.nodes.insert(name.to_owned(), verdict);
+        if total == most {
+            best.push(*node);
+        }
+        out.nodes.insert(cluster.node(*node).name.to_string(), verdict);
     }
-    out.suggested_host = best.map_or("", |(_, name)| name).to_owned();
+    best
 }

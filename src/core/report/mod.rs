@@ -8,7 +8,7 @@ mod fit_error;
 mod observe;
 mod views;
 
-pub use explain::{Explanation, NodeVerdict, explain};
+pub use explain::{Explanation, NodeVerdict, TieSeed, explain};
 pub use fit_error::fit_message;
 pub use observe::{AttemptResult, Observation};
 pub use views::{CacheNode, CacheView, PendingCounts, QueueView, QueuedPod};

@@ -19,6 +19,7 @@ fn patch(name: &str, message: Option<&str>, nominated: Option<&str>) -> PodCall 
             message: message.into(),
             observed_generation: None,
         }),
+        shown: None,
         nominated_node: nominated.map(Into::into),
     })
 }

@@ -55,7 +55,7 @@ fn check(ledger: &mut Ledger, profile: &Profile, shape: &PodShape, cluster: &Clu
         let name = cluster.node(node).name.to_string();
         assert_eq!(kept.totals.get(&name), Some(&total), "the total is the node's own");
     }
-    let explained = explain("p", profile, shape, cluster);
+    let explained = explain("p", profile, shape, cluster, None);
     assert_eq!(kept.totals.len(), explained.feasible_nodes, "as many nodes fit");
     let mut verdicts: BTreeMap<(String, String), u32> = BTreeMap::new();
     for verdict in explained.nodes.values().filter(|v| v.status.starts_with('U')) {

@@ -1,8 +1,12 @@
 //! Who is tried when: order, backoff, the leftover flush, gates.
 
+use muster_api::k8s::PodCondition;
+
 use super::harness::{Harness, check};
 use super::probe::{Probe, Script, profile};
+use crate::Outcome;
 use crate::framework::Status;
+use crate::io::{Change, Effect, Input, Tick};
 use crate::testing::{NodeExt as _, PodExt as _, node, pod};
 
 /// A pod that fits no node of the harness.
@@ -51,6 +55,48 @@ fn a_new_priority_sorts_a_waiting_pod_anew() {
     h.bound("a", "n1");
     h.bound("b", "n1");
     h.assert_idle();
+}
+
+#[test]
+fn a_traced_decision_names_the_node_that_was_chosen() {
+    for seed in 0..20 {
+        let config = crate::Config { seed, ..crate::Config::default() };
+        let mut core = crate::Core::new(config);
+        core.set_trace(true);
+        for name in ["d", "a", "c", "b"] {
+            core.apply(Tick(0), Input::Node(Change::Upsert(Box::new(node(name)))));
+        }
+        core.apply(Tick(0), Input::Pod(Change::Upsert(Box::new(pod("p")))));
+        let asked = core.question("default", "p").expect("a known pod").explain();
+        let decision = core.schedule_one(Tick(0)).expect("a pod waits");
+        let traced = decision.explanation.expect("tracing is on");
+        let chosen = Outcome::Scheduled { node: traced.suggested_host.as_str().into() };
+        assert_eq!((decision.outcome, *traced), (chosen, asked), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_condition_says_what_the_api_server_showed_before() {
+    let shown = |status: Option<&str>| {
+        let mut h = Harness::new();
+        h.node(node("n1"));
+        let mut pod = huge("a");
+        pod.status.conditions.extend(status.map(|status| PodCondition {
+            kind: "PodScheduled".to_owned(),
+            status: status.to_owned(),
+            reason: "Unschedulable".to_owned(),
+            message: "of an earlier scheduler".to_owned(),
+        }));
+        h.pod(pod);
+        let _ = h.core.schedule_one(h.now);
+        h.core.take_effects().into_iter().find_map(|effect| match effect {
+            Effect::PatchStatus(patch) => Some(patch.shown),
+            _ => None,
+        })
+    };
+    assert_eq!(shown(None), Some(None));
+    assert_eq!(shown(Some("False")), Some(Some(false)));
+    assert_eq!(shown(Some("True")), Some(Some(true)));
 }
 
 #[test]

@@ -92,7 +92,7 @@ proptest! {
             }
         }
         let shape = nodes.shape_of(&asks);
-        let _ = explain("p", &Profile::default_named("muster"), &shape, &nodes);
+        let _ = explain("p", &Profile::default_named("muster"), &shape, &nodes, None);
         placed.into_iter().for_each(|p| nodes.drop_pod(p));
         let n = nodes.view(nodes.id("n"));
         let left = (0..4).map(|r| n.requested(crate::model::ResId(r)));
