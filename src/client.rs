@@ -39,22 +39,22 @@ const MAX_ERROR_BODY: usize = 64 * 1024;
 pub enum ClientError {
     /// The kubeconfig is unreadable or incomplete.
     #[error(
-        "--kubeconfig {path}: {source}; give a kubeconfig with a current context, or leave the flag out inside a pod"
+        "kubeconfig {path}: {reason}; give --kubeconfig a file with a current context, or leave it out inside a pod"
     )]
     Kubeconfig {
         /// Which file.
         path: PathBuf,
         /// What is wrong with it.
-        source: Box<kube::config::KubeconfigError>,
+        reason: Box<kube::config::KubeconfigError>,
     },
     /// Not inside a pod, and no kubeconfig.
     #[error(
         "no API server: not inside a pod ({0}) and no kubeconfig; give --kubeconfig or clientConnection.kubeconfig"
     )]
-    InCluster(#[source] Box<kube::config::InClusterError>),
+    InCluster(Box<kube::config::InClusterError>),
     /// The configuration does not make a client.
     #[error("the client configuration cannot be used: {0}")]
-    Client(#[source] Box<kube::Error>),
+    Client(Box<kube::Error>),
     /// The server's address is not a URL with a host.
     #[error("the server address {0} has no host; give a URL such as https://10.0.0.1:6443")]
     Address(Uri),
@@ -66,9 +66,9 @@ pub async fn load(kubeconfig: Option<&Path>) -> Result<kube::Config, ClientError
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut config = match kubeconfig {
         Some(path) => {
-            let fail = |source| ClientError::Kubeconfig {
+            let fail = |reason| ClientError::Kubeconfig {
                 path: path.to_owned(),
-                source: Box::new(source),
+                reason: Box::new(reason),
             };
             let file = Kubeconfig::read_from(path).map_err(fail)?;
             kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())

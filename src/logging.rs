@@ -103,7 +103,13 @@ fn targets(verbosity: u8) -> Targets {
         6..=9 => LevelFilter::DEBUG,
         _ => LevelFilter::TRACE,
     };
-    Targets::new().with_default(libraries).with_target(OWN, own)
+    // What kube reports it also returns, and we log it once, with more to say.
+    let kube = if verbosity < 4 { LevelFilter::OFF } else { libraries };
+    Targets::new().with_default(libraries).with_targets([
+        (OWN, own),
+        ("kube_client", kube),
+        ("kube_runtime", kube),
+    ])
 }
 
 /// For tests that change the verbosity of the process they share.

@@ -34,14 +34,38 @@ pub fn main() -> ExitCode {
         Command::Simulate(args) => simulate::run(args),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("muster: {error:#}");
+        eprintln!("muster: {}", describe(&error));
         ExitCode::FAILURE
     })
+}
+
+/// An error with its causes, without those that it quotes.
+fn describe(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_says_everything_once() {
+        let cause = anyhow::anyhow!("no such file");
+        assert_eq!(
+            describe(&cause.context("x: no such file; give one")),
+            "x: no such file; give one"
+        );
+        let cause = anyhow::anyhow!("no such file");
+        assert_eq!(describe(&cause.context("read x")), "read x: no such file");
+    }
 
     #[test]
     fn the_tree_is_sound() {

@@ -11,6 +11,7 @@ mod clock;
 mod compare;
 mod decisions;
 mod owner;
+mod process;
 mod shutdown;
 mod surface;
 
@@ -55,8 +56,8 @@ pub struct Options {
 
 /// Runs the scheduler until it is told to end, and says with which code.
 pub async fn run(options: Options) -> Result<ExitCode> {
-    log_panics();
-    size_pool(options.configuration.parallelism);
+    process::log_panics();
+    process::size_pool(options.configuration.parallelism);
     let kubeconfig = options.kubeconfig.as_deref();
     let config = client::load(kubeconfig).await?;
     let metrics = Metrics::new();
@@ -114,7 +115,7 @@ impl Scheduler {
             limits,
             answers: mailbox.clone(),
             metrics: metrics.clone(),
-            host: hostname(),
+            host: process::hostname(),
         })?;
         let watches_ended =
             watch::start(config.clone(), mailbox.clone(), metrics.clone(), end.clone())
@@ -129,7 +130,7 @@ impl Scheduler {
             clock,
             listed,
             stop: stop.clone(),
-            runtime: tokio::runtime::Handle::current(),
+            runtime: tokio::runtime::Builder::new_current_thread().enable_time().build()?,
             lists: Vec::new(),
             listed_at: None,
             leads_since: None,
@@ -262,31 +263,4 @@ fn core_config(options: &Options) -> Config {
         },
         max_in_unschedulable_secs: options.max_in_unschedulable_secs,
     }
-}
-
-/// The core's parallel parts use as many threads as the configuration says, and
-/// no more than there are cores.
-fn size_pool(parallelism: i32) {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = usize::try_from(parallelism).unwrap_or(1).clamp(1, cores);
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
-    if let Err(error) = pool.thread_name(|i| format!("core-{i}")).build_global() {
-        warn!("the core's thread pool keeps its size: {error}");
-    }
-}
-
-/// The host's name (in a cluster the pod's), for events.
-fn hostname() -> String {
-    let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
-    let host = host.or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok());
-    host.as_deref().map_or("unknown", str::trim).to_owned()
-}
-
-/// A panic goes to the log as well as to standard error.
-fn log_panics() {
-    let default = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        error!("panic: {panic}");
-        default(panic);
-    }));
 }

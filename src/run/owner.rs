@@ -86,7 +86,8 @@ pub(super) struct Owner {
     pub(super) listed: Arc<Listed>,
     /// No cycle starts after this was given.
     pub(super) stop: Shutdown,
-    pub(super) runtime: tokio::runtime::Handle,
+    /// The owner's own: it serves only to wait with a limit.
+    pub(super) runtime: tokio::runtime::Runtime,
     pub(super) lists: Vec<Kind>,
     /// When all required kinds were listed first.
     pub(super) listed_at: Option<Instant>,
@@ -99,6 +100,7 @@ pub(super) struct Owner {
 impl Owner {
     /// Runs until nobody can send any more.
     pub(super) fn run(mut self) {
+        self.look_at_verbosity();
         let mut last = Instant::now();
         let mut more = false;
         loop {
@@ -262,6 +264,11 @@ impl Owner {
         self.gauges = Instant::now();
         self.metrics.set_pending(&self.core.pending_counts());
         self.metrics.set_unschedulable(&self.core.unschedulable_by_plugin());
+        self.look_at_verbosity();
+    }
+
+    /// The verbosity can be changed while we run.
+    fn look_at_verbosity(&mut self) {
         let verbosity = crate::logging::verbosity();
         if verbosity != self.verbosity {
             self.verbosity = verbosity;

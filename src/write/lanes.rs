@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use muster_core::io::{EventRecord, Input, StatusPatch, WriteError};
 use tokio::task::JoinSet;
@@ -19,6 +20,10 @@ use super::{CALL_LANES, EVENT_LANES, SHARED_LANES, Shared, bodies};
 use crate::client::Failure;
 use crate::run::Message;
 
+/// With more calls than this under way, answers are read in batches.
+const FEW: usize = 8;
+/// How long answers may gather before they are read.
+const REST: Duration = Duration::from_micros(1500);
 /// Most pods whose written condition is remembered.
 const MAX_CONDITIONS: usize = 50_000;
 
@@ -50,7 +55,11 @@ impl KnownConditions {
 
 /// Runs all lanes until the writer is closed; panics if one of them does.
 pub(super) fn run(shared: &Arc<Shared>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let resting = shared.clone();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .on_thread_park(move || resting.rest())
+        .build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -115,6 +124,16 @@ async fn lane(shared: Arc<Shared>, role: Role) {
 }
 
 impl Shared {
+    /// Called when there is nothing to do but to wait for answers. With many
+    /// under way, a few are let gather: waking up costs more than an answer.
+    fn rest(&self) {
+        let binds = self.unanswered.load(Ordering::Relaxed);
+        let events = self.events_flying.load(Ordering::Relaxed);
+        if binds + events > FEW {
+            std::thread::sleep(REST);
+        }
+    }
+
     async fn next_call(&self) {
         throttle(self.bucket.as_ref()).await;
         let Some(call) = self.state.lock().dispatch.take() else {

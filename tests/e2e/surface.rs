@@ -72,6 +72,11 @@ async fn shows_itself_to_whom_it_may() -> Result<()> {
     }
     metrics_tell(&prometheus).await?;
     views_tell(&prometheus).await?;
+    let log = muster.log_tail(1 << 26);
+    ensure!(
+        log.contains("verdicts:") && log.contains("NodeResourcesFit"),
+        "-v 10 does not say what each plugin thought"
+    );
     muster.terminate()?;
     ensure!(muster.wait_exit(SOON)? == 0, "exit code after SIGTERM");
     Ok(())
@@ -90,7 +95,7 @@ fn start(cluster: &Cluster, port: u16) -> Result<Process> {
     let (port, file) = (port.to_string(), file.display().to_string());
     cluster.muster(
         "muster",
-        &["--config", &file, "--secure-port", &port, "--bind-address", "127.0.0.1"],
+        &["--config", &file, "--secure-port", &port, "--bind-address", "127.0.0.1", "-v", "10"],
     )
 }
 
