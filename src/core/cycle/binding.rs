@@ -25,7 +25,7 @@ pub(super) struct Binding {
     pub(super) stage: Stage,
     /// When the attempt began.
     begun: Tick,
-    timer: Option<Tick>,
+    pub(super) timer: Option<Tick>,
     rebinds: u32,
     /// The Bind plugin that took it.
     binder: usize,

@@ -7,12 +7,14 @@
 mod binding;
 mod failure;
 mod ingest;
+mod inspect;
 mod ledger;
 mod permit;
 mod prepare;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use inspect::{Going, Waiting};
 pub(crate) use prepare::{Prepared, no_nodes};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

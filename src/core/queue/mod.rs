@@ -50,7 +50,7 @@ pub(crate) struct Entry {
     pub(crate) rejectors: PluginMask,
     /// Why it waits, for people.
     pub(crate) message: Option<Arc<str>>,
-    place: Place,
+    pub(crate) place: Place,
     arrival: u64,
     /// The sort key under which it is linked.
     linked: Option<SortKey>,
@@ -509,7 +509,6 @@ impl Queue {
     }
 
     /// Pods known to the queue, and those of them in flight.
-    #[cfg(test)]
     pub(crate) fn tracked(&self) -> (usize, usize) {
         (self.entries.len(), self.in_flight.len())
     }
