@@ -1,6 +1,8 @@
 //! A core with its checker: every step is seen, in order.
 
-use super::{Audit, PointCall, Violation};
+use std::sync::{Arc, PoisonError};
+
+use super::{Audit, PointLog, Violation};
 use crate::io::{Effect, Input, Tick};
 use crate::{Config, Core, Decision};
 
@@ -17,13 +19,14 @@ pub struct Audited {
     /// Steps between full comparisons; 0 is never by itself.
     every: u64,
     steps: u64,
+    calls: Option<PointLog>,
 }
 
 impl Audited {
     /// A core without a checker.
     #[must_use]
     pub fn unchecked(core: Core) -> Self {
-        Self { core, audit: None, effects: Vec::new(), every: 0, steps: 0 }
+        Self { core, audit: None, effects: Vec::new(), every: 0, steps: 0, calls: None }
     }
 
     /// A core with a checker that compares everything every `every` steps.
@@ -85,11 +88,11 @@ impl Audited {
         effects
     }
 
-    /// A test plugin's calls, in order.
-    pub fn called(&mut self, calls: impl IntoIterator<Item = PointCall>) {
-        if let Some(audit) = &mut self.audit {
-            calls.into_iter().for_each(|call| audit.called(&call));
-        }
+    /// Listens to test plugins that write their calls into `log`.
+    #[must_use]
+    pub fn listen(mut self, log: &PointLog) -> Self {
+        self.calls = Some(Arc::clone(log));
+        self
     }
 
     /// Compares everything now.
@@ -106,6 +109,10 @@ impl Audited {
 
     fn stepped(&mut self, now: Tick) {
         let Some(audit) = &mut self.audit else { return };
+        if let Some(log) = &self.calls {
+            let calls = std::mem::take(&mut *log.lock().unwrap_or_else(PoisonError::into_inner));
+            calls.iter().for_each(|call| audit.called(call));
+        }
         let effects = self.core.take_effects();
         effects.iter().for_each(|effect| audit.effect(now, effect));
         self.effects.extend(effects);

@@ -238,6 +238,12 @@ impl Audit {
             let entry = asleep[(turn + at) % asleep.len()];
             let name = key(entry.pod);
             let Some(pod) = self.world.pods.get(&name) else { continue };
+            let eager = entry.rejectors.iter().any(|r| self.eager.contains(r));
+            if eager && pod.joins < self.world.joins {
+                let what = format!("{name} waits for a node to join, and one has joined");
+                self.violation("requeue", what);
+                continue;
+            }
             let known =
                 |p: usize| entry.rejectors.iter().all(|r| self.profiles[p].modelled.contains(r));
             if !pod.profile.is_some_and(known) || entry.rejectors.is_empty() {

@@ -33,10 +33,14 @@ mod reserve;
 mod steps;
 #[cfg(test)]
 mod tests;
+#[cfg(any(test, feature = "seeded-bugs"))]
+mod witness;
 mod world;
 
 pub use audited::Audited;
-pub use reserve::{Point, PointCall};
+pub use reserve::{Point, PointCall, PointLog};
+#[cfg(any(test, feature = "seeded-bugs"))]
+pub use witness::Witness;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -114,6 +118,8 @@ pub struct Audit {
     backoff: Backoff,
     world: World,
     reservations: Reservations,
+    /// Plugins that look again at all pods they rejected when a node joins.
+    eager: BTreeSet<&'static str>,
     /// Plugins have arguments that the checker does not know.
     lenient: bool,
     /// When timers last fired.
@@ -135,6 +141,7 @@ impl Audit {
             backoff: config.backoff,
             world: World::default(),
             reservations: Reservations::default(),
+            eager: BTreeSet::new(),
             lenient: false,
             advanced: None,
             owing: Vec::new(),
@@ -154,6 +161,14 @@ impl Audit {
             profile.modelled.clear();
             profile.rules.room = false;
         }
+        self
+    }
+
+    /// Says that a plugin rejects without regard to nodes, registers for nodes that
+    /// join and has no hint of its own: those always wake its pods.
+    #[must_use]
+    pub fn eager(mut self, plugin: &'static str) -> Self {
+        self.eager.insert(plugin);
         self
     }
 

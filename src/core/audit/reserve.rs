@@ -1,13 +1,18 @@
 //! Reserve and Unreserve, as a test plugin saw them called.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+
+/// Calls of test plugins, not yet looked at.
+pub type PointLog = Arc<Mutex<Vec<PointCall>>>;
 
 /// An extension point whose calls are paired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
-    /// Reserve.
+    /// Reserve, and it took something.
     Reserve,
+    /// Reserve, and it took nothing.
+    ReserveFailed,
     /// Unreserve.
     Unreserve,
     /// PostBind: what was reserved is kept for good.
@@ -43,11 +48,11 @@ impl Reservations {
             Point::Reserve if held.contains(plugin) => {
                 Some(format!("{plugin} reserved for {pod} twice without giving back"))
             }
-            Point::Reserve => {
+            Point::Reserve | Point::ReserveFailed => {
                 if held.is_empty() {
                     returned.clear();
                 }
-                held.push(plugin);
+                held.extend((*point == Point::Reserve).then_some(*plugin));
                 None
             }
             Point::Unreserve => {
@@ -70,7 +75,8 @@ impl Reservations {
                 }
             }
             Point::PostBind => {
-                held.clear();
+                self.held.remove(pod);
+                self.returned.remove(pod);
                 None
             }
         }

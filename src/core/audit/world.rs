@@ -21,6 +21,8 @@ pub(super) struct World {
     usage: BTreeMap<String, Usage>,
     /// Pods in the active queue for certain.
     fresh: BTreeSet<Fresh>,
+    /// Nodes that joined so far.
+    pub(super) joins: u64,
     relists: [u64; 2],
     arrivals: u64,
 }
@@ -107,7 +109,8 @@ impl World {
     pub(super) fn upsert_node(&mut self, wire: &k8s::Node) {
         if !wire.metadata.name.is_empty() {
             let node = Node::of(wire, self.relists[Kind::Node as usize]);
-            self.nodes.insert(wire.metadata.name.clone(), node);
+            let old = self.nodes.insert(wire.metadata.name.clone(), node);
+            self.joins += u64::from(old.is_none());
         }
     }
 

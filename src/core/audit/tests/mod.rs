@@ -1,1 +1,5 @@
-//! x
+//! The checker finds what is wrong and nothing else.
+
+mod driver;
+mod histories;
+mod seeds;
