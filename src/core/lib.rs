@@ -9,12 +9,15 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod audit;
+mod bugs;
 pub mod cluster;
 mod cycle;
 pub mod framework;
 mod hash;
 pub mod io;
 pub mod model;
+pub mod outbox;
 pub mod plugins;
 mod queue;
 pub mod report;
@@ -22,6 +25,8 @@ pub mod report;
 #[allow(dead_code, reason = "builders for whoever needs them")]
 mod testing;
 
+#[cfg(any(test, feature = "seeded-bugs"))]
+pub use bugs::Bug;
 pub use cycle::{Config, Core, Decision, Outcome, Question, Stopwatch};
 pub use framework::Profile;
 pub use queue::Backoff;

@@ -8,16 +8,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use muster_core::io::{EventRecord, Input, StatusPatch, WriteError};
+use muster_core::outbox::{Bind, Failure, PodCall};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, error, warn};
 
 use super::attempts::{EVENT_ATTEMPTS, PATCH_ATTEMPTS};
 use super::bucket::Bucket;
-use super::dispatch::{Bind, PodCall};
 use super::events::Plan;
 use super::{CALL_LANES, EVENT_LANES, SHARED_LANES, Shared, bodies};
-use crate::client::Failure;
 use crate::run::Message;
 
 /// With more calls than this under way, answers are read in batches.

@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use muster_api::k8s;
 
+use crate::bugs::{Bugs, bug};
 use crate::model::{
     Interner, Pod, PodId, PodRequests, PodShape, PodStage, ResId, ResourceTable, ShapeId,
 };
@@ -52,6 +53,7 @@ pub struct Cluster {
     pod_count: usize,
     shapes: ShapeTable,
     pub(crate) journal: Journal,
+    pub(crate) bugs: Bugs,
 }
 
 /// What an upsert of a node changed.
@@ -77,6 +79,11 @@ pub struct NodeBefore {
 }
 
 impl Cluster {
+    /// An empty one, with a mistake in it perhaps.
+    pub(crate) fn with(bugs: Bugs) -> Self {
+        Self { bugs, ..Self::default() }
+    }
+
     /// An independent copy that shares unchanged chunks. Its journal begins
     /// where this one ends.
     #[must_use]
@@ -96,6 +103,7 @@ impl Cluster {
             pod_count: self.pod_count,
             shapes: self.shapes.clone(),
             journal: self.journal.fork(),
+            bugs: self.bugs,
         }
     }
 
@@ -150,6 +158,9 @@ impl Cluster {
         self.columns.set_allocatable(node, &wire.status.allocatable, table);
         let info = self.infos.get_mut(node.index());
         info.read(wire, Arc::make_mut(&mut self.syms));
+        if let Some(before) = before.as_ref().filter(|_| bug!(self.bugs, TaintIgnored)) {
+            info.taints.clone_from(&before.info.taints);
+        }
         info.exists = true;
         info.seen = seen;
         Arc::make_mut(&mut self.index).add(node, self.infos.get(node.index()));
@@ -345,7 +356,9 @@ impl Cluster {
         let exact = self.charge(node, &shape.requests, true);
         let info = self.infos.get_mut(node.index());
         info.pods.push(id);
-        info.ports.extend(shape.ports.iter().cloned());
+        if !bug!(self.bugs, PortsIgnored) {
+            info.ports.extend(shape.ports.iter().cloned());
+        }
         if !exact {
             self.recount(node);
         }
@@ -358,13 +371,15 @@ impl Cluster {
         let node = pod.stage.node()?;
         pod.stage = PodStage::Pending;
         let shape = Arc::clone(self.shapes.get(pod.shape));
-        let exact = self.charge(node, &shape.requests, false);
+        let exact = bug!(self.bugs, RoomNotFreed) || self.charge(node, &shape.requests, false);
         let info = self.infos.get_mut(node.index());
         if let Some(at) = info.pods.iter().position(|p| *p == id) {
             info.pods.swap_remove(at);
         }
         for port in &shape.ports {
-            if let Some(at) = info.ports.iter().position(|p| p == port) {
+            if let Some(at) = info.ports.iter().position(|p| p == port)
+                && !bug!(self.bugs, PortsLeaked)
+            {
                 info.ports.swap_remove(at);
             }
         }
@@ -400,6 +415,9 @@ impl Cluster {
             }
         };
         for &(id, amount) in &requests.charged {
+            if id == ResId::MEMORY && bug!(self.bugs, Overcommit) {
+                continue;
+            }
             apply(self.columns.requested[id.index()].get_mut(i), amount);
         }
         apply(self.columns.nonzero_cpu.get_mut(i), requests.nonzero_cpu);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::failure::Failure;
 use super::{Core, Decision, Outcome, plugin_name, running};
+use crate::bugs::bug;
 use crate::cluster::NodeId;
 use crate::framework::{Actions, ClusterEvent, Placed, Resource, Status, Step, Subject};
 use crate::io::{Effect, EventRecord, PodRef, Reply, Tick, Token, WriteError};
@@ -25,7 +26,7 @@ pub(super) struct Binding {
     pub(super) stage: Stage,
     /// When the attempt began.
     begun: Tick,
-    timer: Option<Tick>,
+    pub(super) timer: Option<Tick>,
     rebinds: u32,
     /// The Bind plugin that took it.
     binder: usize,
@@ -74,6 +75,9 @@ impl Core {
         let begun = now;
         let binding = Binding { profile, node, stage, begun, timer, rebinds, binder, updated };
         self.bindings.insert(pod, binding);
+        if bug!(self.bugs, BindBeforeReserve) {
+            self.issue_bind(now, pod);
+        }
         let verdict = self
             .reserve(pod, profile_id, node)
             .and_then(|()| self.permit(now, pod, profile_id, node));
@@ -201,6 +205,12 @@ impl Core {
         let attempt = self.next_attempt;
         let node = Arc::clone(&self.cluster.node(binding.node).name);
         self.effects.push(Effect::Bind { pod: record.key.clone(), node, attempt });
+        if bug!(self.bugs, DoubleBind)
+            && let Some(Effect::Bind { pod, node, attempt }) = self.effects.last().cloned()
+        {
+            self.next_attempt += 1;
+            self.effects.push(Effect::Bind { pod, node, attempt: attempt + 1 });
+        }
         self.set_stage(pod, Stage::Bind { attempt }, None);
     }
 
@@ -209,8 +219,13 @@ impl Core {
     pub(super) fn unreserve(&mut self, pod: PodId) -> Option<Arc<PodShape>> {
         let binding = self.take_binding(pod)?;
         if let Some(placed) = self.placed(pod, binding.node) {
-            let plugins = self.profiles[binding.profile].plugins().iter().rev();
-            plugins.filter_map(|p| p.plugin.as_reserve()).for_each(|r| r.unreserve(&placed));
+            let plugins = self.profiles[binding.profile].plugins().iter();
+            let holders = plugins.filter_map(|p| p.plugin.as_reserve());
+            if bug!(self.bugs, UnreserveOrder) {
+                holders.for_each(|r| r.unreserve(&placed));
+            } else if !bug!(self.bugs, UnreserveForgotten) {
+                holders.rev().for_each(|r| r.unreserve(&placed));
+            }
         }
         let left = self.displace(pod);
         if let Some(shape) = binding.updated {
@@ -256,7 +271,12 @@ impl Core {
             return;
         };
         self.attempt_ended(now, begun, profile, failure.result());
-        let left = self.unreserve(pod);
+        let left = if bug!(self.bugs, LeakAssumed) {
+            self.take_binding(pod);
+            None
+        } else {
+            self.unreserve(pod)
+        };
         self.fail(now, pod, profile, failure);
         // Only now, and not to the pod itself: its own room is no news to it.
         if let Some(shape) = left {
@@ -298,7 +318,9 @@ impl Core {
         }
         match result {
             Ok(()) => self.bound(now, pod),
-            Err(WriteError::Unknown(_)) if binding.rebinds < MAX_REBINDS => {
+            Err(WriteError::Unknown(_))
+                if binding.rebinds < MAX_REBINDS && !bug!(self.bugs, RebindElsewhere) =>
+            {
                 binding.rebinds += 1;
                 self.set_stage(pod, Stage::Rebind, Some(now.after_secs(REBIND_SECONDS)));
             }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::ledger::Ledger;
 use super::{Core, Decision, Outcome, running};
+use crate::bugs::bug;
 use crate::framework::{Code, Profile, Status};
 use crate::io::{Condition, Effect, EventRecord, StatusPatch, Tick};
 use crate::model::PodId;
@@ -150,7 +151,7 @@ impl Core {
             .condition
             .as_ref()
             .is_some_and(|(status, why, text)| !status && &**why == reason && text == message);
-        if unchanged {
+        if unchanged || bug!(self.bugs, ConditionForgotten) {
             return;
         }
         record.condition = Some((false, reason.into(), Arc::clone(message)));

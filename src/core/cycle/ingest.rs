@@ -5,6 +5,7 @@ use std::sync::Arc;
 use muster_api::k8s;
 
 use super::Core;
+use crate::bugs::bug;
 use crate::framework::{Actions, ClusterEvent, ProfileId, Resource, Subject};
 use crate::io::{Change, Input, Kind, ObjectKey, PodRef, Tick};
 use crate::model::{Pod, PodId, PodShape, PodStage};
@@ -109,6 +110,7 @@ impl Core {
 
     fn add_pod(&mut self, now: Tick, key: Box<str>, wire: &k8s::Pod) {
         let ours = self.by_scheduler.get(wire.spec.scheduler_name.as_str()).copied();
+        let ours = ours.or_else(|| bug!(self.bugs, ForeignScheduled).then_some(0));
         let assigned = !wire.spec.node_name.is_empty();
         let Some(profile) = ours.filter(|_| !assigned) else {
             if assigned {
@@ -305,6 +307,9 @@ impl Core {
     /// A relist is complete: what it did not show is gone.
     fn sweep(&mut self, now: Tick, kind: Kind) {
         let seen = self.relists[kind as usize];
+        if bug!(self.bugs, RelistKeeps) {
+            return;
+        }
         match kind {
             Kind::Node => {
                 for name in self.cluster.stale_nodes(seen) {

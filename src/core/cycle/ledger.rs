@@ -11,6 +11,7 @@ use rayon::prelude::*;
 use smallvec::SmallVec;
 
 use super::prepare::{Prepared, Raw, stamp};
+use crate::bugs::bug;
 use crate::cluster::{Cluster, NodeId, NodeSet};
 use crate::framework::{Profile, Status};
 use crate::hash::{TextMap, scramble, unscramble};
@@ -253,11 +254,30 @@ impl Ledger {
         let mut changes: SmallVec<[NodeId; 16]> = changes.collect();
         changes.sort_unstable();
         changes.dedup();
+        if bug!(cluster.bugs, StaleLedger) {
+            changes.clear();
+        }
         for node in changes {
+            if bug!(cluster.bugs, StaleScore) && self.still_fits(profile, shape, cluster, node) {
+                continue;
+            }
             self.refresh(profile, shape, cluster, node);
         }
         self.synced = cluster.journal.head();
         true
+    }
+
+    /// Whether a node fitted and still does.
+    fn still_fits(
+        &self,
+        profile: &Profile,
+        shape: &PodShape,
+        cluster: &Cluster,
+        node: NodeId,
+    ) -> bool {
+        self.cells.get(node.index()).is_some_and(|c| c.verdict == FITS)
+            && cluster.nodes().contains(node)
+            && self.prepared.judge(profile, shape, cluster.view(node)).is_ok()
     }
 
     /// How many nodes fit.

@@ -7,17 +7,20 @@
 mod binding;
 mod failure;
 mod ingest;
+mod inspect;
 mod ledger;
 mod permit;
 mod prepare;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use inspect::{Going, Waiting};
 pub(crate) use prepare::{Prepared, no_nodes};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use crate::bugs::Bugs;
 use crate::cluster::{Cluster, NodeId};
 use crate::framework::{Profile, Status};
 use crate::hash::{IdMap, TextMap, scramble};
@@ -45,6 +48,9 @@ pub struct Config {
     pub backoff: Backoff,
     /// Seconds after which an unschedulable pod is tried again without an event.
     pub max_in_unschedulable_secs: i64,
+    /// A mistake to make.
+    #[cfg(any(test, feature = "seeded-bugs"))]
+    pub bug: Option<crate::Bug>,
 }
 
 impl Default for Config {
@@ -54,6 +60,8 @@ impl Default for Config {
             seed: 0,
             backoff: Backoff::default(),
             max_in_unschedulable_secs: 300,
+            #[cfg(any(test, feature = "seeded-bugs"))]
+            bug: None,
         }
     }
 }
@@ -133,6 +141,7 @@ pub struct Core {
     trace: bool,
     relists: [u64; 2],
     next_attempt: u64,
+    bugs: Bugs,
 }
 
 impl Core {
@@ -140,12 +149,16 @@ impl Core {
     #[must_use]
     pub fn new(config: Config) -> Self {
         let names = config.profiles.iter().enumerate();
+        let bugs = Bugs {
+            #[cfg(any(test, feature = "seeded-bugs"))]
+            on: config.bug,
+        };
         Self {
-            cluster: Cluster::default(),
+            cluster: Cluster::with(bugs),
             by_scheduler: names.map(|(i, p)| (Arc::clone(p.scheduler_name()), i)).collect(),
             profiles: config.profiles,
             by_key: TextMap::default(),
-            queue: Queue::new(config.backoff, config.max_in_unschedulable_secs),
+            queue: Queue::new(config.backoff, config.max_in_unschedulable_secs).with(bugs),
             ledgers: IdMap::default(),
             uses: 0,
             bindings: IdMap::default(),
@@ -158,6 +171,7 @@ impl Core {
             trace: false,
             relists: [0; 2],
             next_attempt: 0,
+            bugs,
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::binding::Stage;
 use super::failure::Failure;
 use super::{Core, plugin_name, running};
+use crate::bugs::bug;
 use crate::cluster::NodeId;
 use crate::framework::{PermitResult, Status};
 use crate::io::{PodRef, Tick};
@@ -125,6 +126,9 @@ impl Core {
         let Some((plugin, _, seconds)) = first.filter(|(_, due, _)| *due <= now) else {
             return;
         };
+        if bug!(self.bugs, PermitForever) {
+            return;
+        }
         let since = *since;
         let name = plugin_name(&self.profiles[binding.profile], plugin);
         let waited = duration(seconds);

@@ -62,7 +62,6 @@ impl InFlightEvents {
         }
     }
 
-    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.pods.len()
     }

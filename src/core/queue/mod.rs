@@ -15,6 +15,7 @@ pub use backoff::Backoff;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::bugs::{Bugs, bug};
 use crate::cluster::Cluster;
 use crate::framework::{ClusterEvent, Profile, SortKey};
 use crate::hash::IdMap;
@@ -50,7 +51,7 @@ pub(crate) struct Entry {
     pub(crate) rejectors: PluginMask,
     /// Why it waits, for people.
     pub(crate) message: Option<Arc<str>>,
-    place: Place,
+    pub(crate) place: Place,
     arrival: u64,
     /// The sort key under which it is linked.
     linked: Option<SortKey>,
@@ -91,6 +92,7 @@ pub(crate) struct Queue {
     settings: Backoff,
     max_wait: i64,
     pub(crate) observations: Vec<Observation>,
+    bugs: Bugs,
 }
 
 /// What the queue needs to know to move pods.
@@ -117,7 +119,13 @@ impl Queue {
             settings,
             max_wait,
             observations: Vec::new(),
+            bugs: Bugs::default(),
         }
+    }
+
+    /// The queue with a mistake in it, perhaps.
+    pub(crate) fn with(self, bugs: Bugs) -> Self {
+        Self { bugs, ..self }
     }
 
     /// A pod seen for the first time.
@@ -162,6 +170,9 @@ impl Queue {
             Some((_, _, pod)) => pod,
             // Nothing better to do: a rejected pod may be tried early, one that
             // met an error not.
+            None if bug!(self.bugs, ErrorTriedEarly) && self.backoff.is_empty() => {
+                self.error_backoff.pop_first()?.3
+            }
             None => self.backoff.pop_first()?.3,
         };
         let entry = self.entries.get_mut(&pod).expect("every linked pod has an entry");
@@ -195,7 +206,9 @@ impl Queue {
         entry.error_count = 0;
         entry.since = cx.now;
         entry.rejectors = rejectors;
-        entry.message = Some(message);
+        if entry.message.is_none() || !bug!(self.bugs, ExplanationStale) {
+            entry.message = Some(message);
+        }
         entry.shape = record.shape;
         let entry = &*entry;
         let helped = self
@@ -203,7 +216,7 @@ impl Queue {
             .missed(pod)
             .is_none_or(|mut events| events.any(|e| decide(cx, entry, e) == Decision::Queue));
         self.in_flight.end(pod);
-        if helped {
+        if helped && !bug!(self.bugs, LostEvent) {
             self.retry(cx, pod, "ScheduleAttemptFailure");
         } else {
             self.link_unschedulable(pod);
@@ -256,7 +269,9 @@ impl Queue {
                 let place = entry.place;
                 self.unlink(pod);
                 self.set_shape(pod, shape);
-                self.link(cx, pod, place);
+                if place == Place::Active || !bug!(self.bugs, LostOnUpdate) {
+                    self.link(cx, pod, place);
+                }
             }
             Place::Gated { .. } => {
                 self.unlink(pod);
@@ -306,7 +321,8 @@ impl Queue {
         for ((_, _), pods) in &self.unschedulable {
             let first = pods.first().and_then(|p| self.entries.get(p));
             if first.is_some_and(|entry| decide(cx, entry, event) == Decision::Queue) {
-                moved.extend(pods.iter().copied().filter(|p| Some(*p) != cause));
+                let most = if bug!(self.bugs, LostWake) { 1 } else { usize::MAX };
+                moved.extend(pods.iter().copied().filter(|p| Some(*p) != cause).take(most));
             }
         }
         for pod in moved {
@@ -386,7 +402,7 @@ impl Queue {
             if entry.error_count > 0 { entry.error_count } else { entry.unschedulable_count };
         let error = entry.rejectors == 0;
         match self.settings.expiry(entry.since, count) {
-            Some(expiry) if expiry >= cx.now.secs() => {
+            Some(expiry) if expiry >= cx.now.secs() && !bug!(self.bugs, BackoffIgnored) => {
                 if self.gate(cx, pod) {
                     return;
                 }
@@ -418,7 +434,7 @@ impl Queue {
             let status = p.plugin.as_pre_enqueue()?.pre_enqueue(record).err()?;
             Some((i, status))
         });
-        let Some((plugin, status)) = gate else {
+        let Some((plugin, status)) = gate.filter(|_| !bug!(self.bugs, GatedScheduled)) else {
             return false;
         };
         let entry_profile = entry.profile;
@@ -434,7 +450,11 @@ impl Queue {
         let (entry, record) = (self.entries.get(&pod)?, cx.cluster.pod(pod)?);
         let plugins = cx.profiles.get(entry.profile)?.plugins();
         let sort = plugins.iter().find_map(|p| p.plugin.as_queue_sort());
-        Some((sort.map_or([0; 3], |s| s.key(record, entry.since)), entry.arrival))
+        let mut key = sort.map_or([0; 3], |s| s.key(record, entry.since));
+        if bug!(self.bugs, OrderInverted) {
+            key[0] = -key[0];
+        }
+        Some((key, entry.arrival))
     }
 
     fn link(&mut self, cx: &QueueCx<'_>, pod: PodId, place: Place) {
@@ -509,7 +529,6 @@ impl Queue {
     }
 
     /// Pods known to the queue, and those of them in flight.
-    #[cfg(test)]
     pub(crate) fn tracked(&self) -> (usize, usize) {
         (self.entries.len(), self.in_flight.len())
     }

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use muster_api::k8s;
 
 use super::probe::{Probe, Script, profile};
+use crate::Config;
+use crate::audit::Audited;
 use crate::framework::{Actions, Registration, Resource};
 use crate::io::{Change, Effect, Input, Kind, ObjectKey, PodRef, Reply, Tick, Token, WriteError};
 use crate::testing::{NodeExt as _, PodExt as _, node, pod};
-use crate::{Config, Core};
 
 const SEEDS: u64 = 60;
 const OPS: usize = 400;
@@ -48,7 +49,7 @@ struct Known {
 }
 
 struct World {
-    core: Core,
+    core: Audited,
     now: Tick,
     rng: Rng,
     version: u64,
@@ -79,7 +80,7 @@ impl World {
         let profiles = vec![profile(&[&slow, &slower])];
         let config = Config { profiles, seed, ..Config::default() };
         Self {
-            core: Core::new(config),
+            core: Audited::new(config, 1),
             now: Tick(1_000_000_000),
             rng: Rng(seed),
             version: 0,
@@ -339,8 +340,9 @@ impl World {
             self.log.push(format!("{effect:?}"));
             self.effect(&effect);
         }
-        self.core.take_observations();
-        let queue = self.core.queue_view();
+        assert_eq!(self.core.take_violations(), [], "{:#?}", self.log.last());
+        self.core.core_mut().take_observations();
+        let queue = self.core.core().queue_view();
         let mut places: BTreeMap<String, usize> = BTreeMap::new();
         self.waiting.clear();
         self.pending.clear();
@@ -356,7 +358,7 @@ impl World {
                 _ => self.pending.insert(name),
             };
         }
-        let cache = self.core.cache_view();
+        let cache = self.core.core().cache_view();
         for (name, known) in &self.pods {
             let in_queues = places.remove(&format!("default/{name}")).unwrap_or(0);
             let done = known.seen_bound || known.told || !known.ours;
@@ -377,11 +379,14 @@ impl World {
                 assert!(n.pods.contains(&format!("default/{name}")), "{name} not on {}", n.name);
             }
         }
-        let (entries, in_flight) = self.core.queue.tracked();
+        let (entries, in_flight) = self.core.core().queue.tracked();
         assert_eq!(entries, queue.pods.len(), "entries without a place");
         assert!(in_flight <= at_permit, "pods left in flight");
-        assert_eq!(self.core.calls.len(), parked, "calls of pods that are not parked");
-        assert!(self.core.timers.len() <= self.core.bindings.len(), "timers left behind");
+        assert_eq!(self.core.core().calls.len(), parked, "calls of pods that are not parked");
+        assert!(
+            self.core.core().timers.len() <= self.core.core().bindings.len(),
+            "timers left behind"
+        );
     }
 
     /// Faults stop, room is plenty: all that may run does.
@@ -437,9 +442,13 @@ impl World {
             let may_run = k.ours
                 && k.wire.spec.scheduling_gates.is_empty()
                 && k.wire.metadata.deletion_timestamp.is_none();
-            assert!(!may_run || k.seen_bound, "{name} never ran: {:?}", self.core.queue_view());
+            assert!(
+                !may_run || k.seen_bound,
+                "{name} never ran: {:?}",
+                self.core.core().queue_view()
+            );
         }
-        assert_eq!((self.core.timers.len(), self.core.bindings.len()), (0, 0));
+        assert_eq!((self.core.core().timers.len(), self.core.core().bindings.len()), (0, 0));
     }
 }
 

@@ -1,0 +1,166 @@
+//! What a decision may be: whose turn it is, and where a pod may go.
+
+use super::Audit;
+use super::attempts::{Failure, Term};
+use super::fit::{Answer, Node};
+use super::pods::{Place, Stage};
+use super::steps::key;
+use crate::io::Tick;
+use crate::{Decision, Outcome};
+
+/// Nodes up to which "no node fits" is checked at every decision.
+const FEW_NODES: usize = 64;
+/// How a message begins when the cycle panicked.
+const PANICKED: &str = "the scheduling cycle panicked";
+
+impl Audit {
+    pub(super) fn see_decision(&mut self, now: Tick, decision: &Decision) {
+        self.owing();
+        let name = key(&decision.pod);
+        let Some(pod) = self.world.find(&decision.pod) else {
+            return self.violation("S6", format!("{name} was tried, but it is gone"));
+        };
+        if decision.outcome == Outcome::Skipped {
+            if !pod.deleting {
+                self.violation("queue", format!("{name} was taken from the queue for nothing"));
+            }
+            self.in_turn(now, &name);
+            self.world.edit(&name, |p| (p.dropped, p.tried) = (true, true));
+            return;
+        }
+        let wrong = if pod.profile.is_none() {
+            Some("asks for another scheduler")
+        } else if pod.gated {
+            Some("is gated")
+        } else if pod.deleting {
+            Some("is being deleted")
+        } else if matches!(pod.place, Place::Bound { .. }) {
+            Some("is bound")
+        } else if matches!(pod.place, Place::Reserved { .. }) {
+            Some("has a node")
+        } else {
+            None
+        };
+        if let Some(wrong) = wrong {
+            return self.violation("S6", format!("{name} was tried, but it {wrong}"));
+        }
+        self.in_turn(now, &name);
+        let joins = self.world.joins;
+        self.world.edit(&name, |p| (p.tried, p.joins) = (true, joins));
+        self.explained(&name, decision);
+        match &decision.outcome {
+            Outcome::Scheduled { node } => self.chosen(&name, node, Stage::Going),
+            Outcome::WaitingOnPermit { node } => {
+                self.chosen(&name, node, Stage::Permit { allowed: false });
+            }
+            Outcome::Unschedulable | Outcome::Error => self.not_placed(now, &name, decision),
+            Outcome::Skipped => {}
+        }
+    }
+
+    /// The pod's backoff has ended, and nobody else was first.
+    fn in_turn(&mut self, now: Tick, name: &str) {
+        let Some(pod) = self.world.pods.get(name) else { return };
+        let plain = self.profiles.iter().all(|p| p.plain_order && p.plain_gates);
+        let first = self.world.first_fresh(name).filter(|_| plain);
+        let early = pod.attempts.terms(self.backoff);
+        let may = |t: &Term| t.until < now.secs() || !t.is_error && first.is_none();
+        if !early.is_empty() && !early.iter().any(may) {
+            let until = early.iter().map(|t| t.until).min().unwrap_or(0);
+            let what =
+                format!("{name} was tried at {} s, it backs off until {until} s", now.secs());
+            return self.violation("backoff", what);
+        }
+        // A pod taken early from its backoff, because nothing else was ready.
+        let ready = early.is_empty() || early.iter().any(|t| t.until < now.secs());
+        if let Some((rank, other)) = first.filter(|_| ready)
+            && *rank < pod.rank()
+        {
+            let what = format!("{name} was tried before {other}");
+            self.violation("order", what);
+        }
+    }
+
+    /// With tracing on a decision carries a fresh evaluation: both agree.
+    fn explained(&mut self, name: &str, decision: &Decision) {
+        let Some(fresh) = &decision.explanation else { return };
+        if fresh.feasible_nodes != decision.feasible as usize {
+            let (kept, now) = (decision.feasible, fresh.feasible_nodes);
+            self.violation("S1", format!("{kept} nodes fit {name}, judged afresh {now}"));
+        }
+        let (Outcome::Scheduled { node } | Outcome::WaitingOnPermit { node }) = &decision.outcome
+        else {
+            return;
+        };
+        let best = fresh.nodes.values().filter_map(|n| n.total).max();
+        let chosen = fresh.nodes.get(&**node).and_then(|n| n.total);
+        if chosen != best {
+            let what = format!("{name} goes to {node} ({chosen:?}), the best has {best:?}");
+            self.violation("score", what);
+        }
+    }
+
+    fn chosen(&mut self, name: &str, node: &str, stage: Stage) {
+        let Some(pod) = self.world.pods.get(name) else { return };
+        let rules = pod.profile.map(|p| self.profiles[p].rules).unwrap_or_default();
+        let answer = match self.world.nodes.get(node) {
+            None => Answer::No("there is no such node".into()),
+            Some(there) => pod.wants.judge(rules, node, there, self.world.usage(node)),
+        };
+        let load = pod.idle_load.clone();
+        if let Answer::No(why) = answer {
+            self.violation("S1", format!("{name} was put on {node}, but {why}"));
+        }
+        let place = Place::Reserved { node: node.to_owned(), stage };
+        self.world.put(name, place, load);
+        self.world.edit(name, |p| p.message = None);
+    }
+
+    fn not_placed(&mut self, now: Tick, name: &str, decision: &Decision) {
+        let message = decision.message.as_deref().unwrap_or_default();
+        if message.is_empty() {
+            self.violation("O1", format!("{name} was not placed, and nothing says why"));
+        }
+        if decision.outcome == Outcome::Unschedulable && decision.feasible == 0 {
+            self.nowhere(name);
+        }
+        let panicked = message.starts_with(PANICKED);
+        let failure = match decision.outcome {
+            Outcome::Error => Failure::Error,
+            _ => Failure::Rejected,
+        };
+        let backoff = self.backoff;
+        self.world.edit(name, |p| {
+            p.message = Some(message.to_owned());
+            p.quarantined = panicked;
+            if !panicked {
+                p.attempts.failed(now, failure, backoff);
+            }
+        });
+    }
+
+    /// No node fits, it is said: so it must be, as far as we can tell.
+    fn nowhere(&mut self, name: &str) {
+        let profile = self.world.pods.get(name).and_then(|p| p.profile);
+        let complete = profile.is_some_and(|p| self.profiles[p].complete);
+        if !complete || self.world.nodes.len() > FEW_NODES {
+            return;
+        }
+        if let Some(node) = self.fits_somewhere(name) {
+            self.violation("L1", format!("no node is said to fit {name}, but {node} does"));
+        }
+    }
+
+    /// A node that would take the pod, as far as its wishes are modelled.
+    pub(super) fn fits_somewhere(&self, name: &str) -> Option<&str> {
+        let pod = self.world.pods.get(name)?;
+        let profile = &self.profiles[pod.profile?];
+        if self.lenient || pod.wants.unmodelled {
+            return None;
+        }
+        let fits = |(node, there): &(&String, &Node)| {
+            pod.wants.judge(profile.rules, node, there, self.world.usage(node)) == Answer::Yes
+        };
+        self.world.nodes.iter().find(fits).map(|(node, _)| node.as_str())
+    }
+}

@@ -1,0 +1,224 @@
+//! An independent checker of what one scheduler process does.
+//!
+//! Owns its own picture of the cluster, drawn from the inputs, effects and
+//! decisions that pass by, and its own arithmetic; [`Audit::full`] compares the
+//! picture with what the core believes. Must never share code with the plugins,
+//! the model or the queue, and never influence a decision. It must be sound: where
+//! the rules are in doubt it says nothing.
+//!
+//! | invariant | checked |
+//! |---|---|
+//! | S1 | at every decision: room, ports, taints, cordon, selectors of the node chosen |
+//! | S3 | at every bind: one at a time, to the reserved node, none twice, none in doubt |
+//! | S6 | at every decision and effect: our pods only, none gated, none gone |
+//! | O1 | a pod that failed has a current explanation, here and in its condition |
+//! | queue | each waiting pod is in exactly one place, and nothing else is |
+//! | backoff, order | a pod comes back when it may, the first in order first |
+//! | requeue | no pod waits for an event while a node would take it |
+//! | binding | a binding ends after its answer, a wait at its deadline |
+//! | cache | nodes, sums and places are what was fed in |
+//! | reserve | what Reserve took is given back once, in reverse order |
+//!
+//! Gangs (S2), budgets and evictions (S4, S5) and devices join as further files
+//! beside [`full`](Audit::full)'s, with their own part of the picture.
+
+mod attempts;
+mod audited;
+mod decisions;
+mod fit;
+mod full;
+mod pods;
+mod requests;
+mod reserve;
+mod steps;
+#[cfg(test)]
+mod tests;
+#[cfg(any(test, feature = "seeded-bugs"))]
+mod witness;
+mod world;
+
+pub use audited::Audited;
+pub use reserve::{Point, PointCall, PointLog};
+#[cfg(any(test, feature = "seeded-bugs"))]
+pub use witness::Witness;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::io::{Effect, Input, Tick};
+use crate::{Backoff, Config, Decision};
+use fit::Rules;
+use reserve::Reservations;
+use world::World;
+
+/// Violations kept until they are taken; further ones are counted.
+const MAX_VIOLATIONS: usize = 64;
+
+/// Something that must never be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which invariant.
+    pub invariant: &'static str,
+    /// What was wrong, for people.
+    pub what: String,
+}
+
+/// What the checker knows of a profile.
+#[derive(Clone, Debug)]
+struct ProfileFacts {
+    name: Arc<str>,
+    rules: Rules,
+    /// Plugins whose verdicts this checker can work out itself.
+    modelled: BTreeSet<&'static str>,
+    /// All filters are such plugins.
+    complete: bool,
+    /// Only scheduling gates keep pods out of the queue.
+    plain_gates: bool,
+    /// Ordered by priority, then time.
+    plain_order: bool,
+}
+
+impl ProfileFacts {
+    fn of(profile: &crate::Profile) -> Self {
+        let plugins = || profile.plugins().iter().map(|p| &p.plugin);
+        let has = |name: &str| plugins().any(|p| p.name() == name);
+        let gates = plugins().filter(|p| p.as_pre_enqueue().is_some());
+        let sorts: Vec<_> = plugins().filter(|p| p.as_queue_sort().is_some()).collect();
+        Self {
+            name: Arc::clone(profile.scheduler_name()),
+            rules: Rules {
+                cordon: has("NodeUnschedulable"),
+                taints: has("TaintToleration"),
+                affinity: has("NodeAffinity"),
+                ports: has("NodePorts"),
+                room: has("NodeResourcesFit"),
+            },
+            modelled: MODELLED.iter().copied().filter(|name| has(name)).collect(),
+            complete: plugins()
+                .filter(|p| p.as_filter().is_some() || p.as_pre_filter().is_some())
+                .all(|p| MODELLED.contains(&p.name()) || IDLE.contains(&p.name())),
+            plain_gates: gates.into_iter().all(|p| p.name() == "SchedulingGates"),
+            plain_order: sorts.iter().all(|p| p.name() == "PrioritySort") && !sorts.is_empty(),
+        }
+    }
+}
+
+/// Plugins whose rejections the checker can judge.
+const MODELLED: &[&str] =
+    &["NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit"];
+
+/// Filters that let every pending pod pass whose wishes are all modelled.
+const IDLE: &[&str] = &["NodeName"];
+
+/// The checker. Tell it of each step in this order: [`Audit::input`] before the
+/// core takes it in, [`Audit::decision`] as soon as it is made, [`Audit::effect`]
+/// for all that the step brought, before the next step begins. [`Audited`] does so.
+pub struct Audit {
+    profiles: Vec<ProfileFacts>,
+    backoff: Backoff,
+    world: World,
+    reservations: Reservations,
+    /// Plugins that look again at all pods they rejected when a node joins.
+    eager: BTreeSet<&'static str>,
+    /// Plugins have arguments that the checker does not know.
+    lenient: bool,
+    /// When timers last fired.
+    advanced: Option<Tick>,
+    /// Pods whose condition has to be written in this step.
+    owing: Vec<String>,
+    last_attempt: u64,
+    turn: usize,
+    violations: Vec<Violation>,
+    dropped: u64,
+}
+
+impl Audit {
+    /// A checker for a core set up like this.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        Self {
+            profiles: config.profiles.iter().map(ProfileFacts::of).collect(),
+            backoff: config.backoff,
+            world: World::default(),
+            reservations: Reservations::default(),
+            eager: BTreeSet::new(),
+            lenient: false,
+            advanced: None,
+            owing: Vec::new(),
+            last_attempt: 0,
+            turn: 0,
+            violations: Vec::new(),
+            dropped: 0,
+        }
+    }
+
+    /// For profiles whose plugins have arguments of their own (resources not to
+    /// check, added affinity): leaves out what depends on those.
+    #[must_use]
+    pub fn lenient(mut self) -> Self {
+        self.lenient = true;
+        for profile in &mut self.profiles {
+            profile.modelled.clear();
+            profile.rules.room = false;
+        }
+        self
+    }
+
+    /// Says that a plugin rejects without regard to nodes, registers for nodes that
+    /// join and has no hint of its own: those always wake its pods.
+    #[must_use]
+    pub fn eager(mut self, plugin: &'static str) -> Self {
+        self.eager.insert(plugin);
+        self
+    }
+
+    /// What the core is about to be told.
+    pub fn input(&mut self, now: Tick, input: &Input) {
+        self.see_input(now, input);
+    }
+
+    /// What the core asks for.
+    pub fn effect(&mut self, now: Tick, effect: &Effect) {
+        self.see_effect(now, effect);
+    }
+
+    /// What the core decided.
+    pub fn decision(&mut self, now: Tick, decision: &Decision) {
+        self.see_decision(now, decision);
+    }
+
+    /// The core's timers fired.
+    pub fn advanced(&mut self, now: Tick) {
+        self.advanced = Some(now);
+    }
+
+    /// A test plugin's Reserve or Unreserve was called.
+    pub fn called(&mut self, call: &PointCall) {
+        if let Some(what) = self.reservations.see(call) {
+            self.violation("reserve", what);
+        }
+    }
+
+    /// What was wrong since the last call, the first few in full.
+    pub fn take_violations(&mut self) -> Vec<Violation> {
+        if self.dropped > 0 {
+            let what = format!("{} more violations were not kept", self.dropped);
+            self.violations.push(Violation { invariant: "more", what });
+            self.dropped = 0;
+        }
+        std::mem::take(&mut self.violations)
+    }
+
+    fn violation(&mut self, invariant: &'static str, what: String) {
+        if self.violations.len() < MAX_VIOLATIONS {
+            self.violations.push(Violation { invariant, what });
+        } else {
+            self.dropped += 1;
+        }
+    }
+
+    /// The profile of a scheduler name.
+    fn profile(&self, name: &str) -> Option<usize> {
+        self.profiles.iter().position(|p| *p.name == *name)
+    }
+}

@@ -1,0 +1,185 @@
+//! One pod as the checker knows it: what it was told, what it saw happen.
+
+use muster_api::k8s;
+
+use super::attempts::Attempts;
+use super::fit::{Load, Wants};
+use super::requests;
+use crate::io::Tick;
+
+/// Tries of a bind whose answers never come, after which the room may be given up.
+const MOST_UNKNOWNS: u32 = 60;
+
+/// Where a pod is, by what went in and came out.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    /// Without a node.
+    Pending,
+    /// Has room on a node, not yet seen bound.
+    Reserved { node: String, stage: Stage },
+    /// Seen bound.
+    Bound { node: String },
+}
+
+/// How far a reserved pod has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Permit plugins hold it; `allowed` once one of them was told to go on.
+    Permit { allowed: bool },
+    /// On its way to a bind.
+    Going,
+    /// The bind was asked for.
+    Sent { attempt: u64 },
+    /// The bind's answer never came.
+    Unknown { since: Tick },
+    /// The server said conflict.
+    Conflict { since: Tick },
+    /// The server refused.
+    Refused,
+    /// The server agreed.
+    Agreed,
+}
+
+/// A PodScheduled condition: status, reason, message.
+pub(super) type Condition = (bool, String, String);
+
+/// What is known of a pod that may be scheduled by us, or takes room.
+#[derive(Clone, Debug)]
+pub(super) struct Pod {
+    pub(super) uid: String,
+    /// The profile, by position, if it asks for one of ours.
+    pub(super) profile: Option<usize>,
+    version: String,
+    pub(super) priority: i32,
+    pub(super) gated: bool,
+    pub(super) deleting: bool,
+    pub(super) wants: Wants,
+    pub(super) seen: u64,
+    pub(super) place: Place,
+    /// What it takes where it is.
+    pub(super) load: Load,
+    /// What it would take, as last seen.
+    pub(super) idle_load: Load,
+    /// It was taken from the queue at least once.
+    pub(super) tried: bool,
+    /// How many nodes had joined when it was last taken from the queue.
+    pub(super) joins: u64,
+    /// When it was first seen, and as which.
+    pub(super) first: Tick,
+    pub(super) arrival: u64,
+    pub(super) attempts: Attempts,
+    pub(super) condition: Option<Condition>,
+    /// Why it was last not scheduled.
+    pub(super) message: Option<String>,
+    /// A condition that has to be written.
+    pub(super) owes: Option<String>,
+    /// Popped while being deleted: no longer in any queue.
+    pub(super) dropped: bool,
+    /// Its cycle panicked.
+    pub(super) quarantined: bool,
+    /// A node on which an earlier bind may have put it, and how often nothing
+    /// came back.
+    pub(super) perhaps: Option<(String, u32)>,
+}
+
+impl Pod {
+    pub(super) fn new(wire: &k8s::Pod, profile: Option<usize>, now: Tick, arrival: u64) -> Self {
+        let mut pod = Self {
+            uid: wire.metadata.uid.clone(),
+            profile,
+            version: String::new(),
+            priority: 0,
+            gated: false,
+            deleting: false,
+            wants: Wants::default(),
+            seen: 0,
+            place: Place::Pending,
+            load: Load::default(),
+            idle_load: Load::default(),
+            tried: false,
+            joins: 0,
+            first: now,
+            arrival,
+            attempts: Attempts::default(),
+            condition: None,
+            message: None,
+            owes: None,
+            dropped: false,
+            quarantined: false,
+            perhaps: None,
+        };
+        pod.read(wire);
+        pod
+    }
+
+    /// Whether the version is one already taken in.
+    pub(super) fn is_old_news(&self, wire: &k8s::Pod) -> bool {
+        !self.version.is_empty() && self.version == wire.metadata.resource_version
+    }
+
+    /// Takes over what the wire says, apart from where it is.
+    pub(super) fn read(&mut self, wire: &k8s::Pod) {
+        self.version.clone_from(&wire.metadata.resource_version);
+        self.priority = wire.spec.priority.unwrap_or(0);
+        self.gated = !wire.spec.scheduling_gates.is_empty();
+        self.deleting = wire.metadata.deletion_timestamp.is_some();
+        self.wants = Wants::of(wire);
+        self.idle_load =
+            Load { amounts: requests::occupied(wire), ports: requests::ports(&wire.spec) };
+        let condition = wire.status.conditions.iter().find(|c| c.kind == "PodScheduled");
+        self.condition =
+            condition.map(|c| (c.status == "True", c.reason.clone(), c.message.clone()));
+        self.owes = None;
+    }
+
+    pub(super) fn node(&self) -> Option<&str> {
+        match &self.place {
+            Place::Pending => None,
+            Place::Reserved { node, .. } | Place::Bound { node } => Some(node),
+        }
+    }
+
+    pub(super) fn stage(&self) -> Option<Stage> {
+        match &self.place {
+            Place::Reserved { stage, .. } => Some(*stage),
+            Place::Pending | Place::Bound { .. } => None,
+        }
+    }
+
+    pub(super) fn set_stage(&mut self, next: Stage) {
+        if let Place::Reserved { stage, .. } = &mut self.place {
+            *stage = next;
+        }
+    }
+
+    /// Waits in a queue, for all we know.
+    pub(super) fn waits(&self) -> bool {
+        self.profile.is_some() && matches!(self.place, Place::Pending) && !self.dropped
+    }
+
+    /// In the active queue for certain: never tried, nothing holds it.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.waits() && !self.gated && !self.tried
+    }
+
+    /// The order of the active queue: priority, time of entry, arrival.
+    pub(super) fn rank(&self) -> (i64, Tick, u64) {
+        (-i64::from(self.priority), self.attempts.since().unwrap_or(self.first), self.arrival)
+    }
+
+    /// Whether giving up the room now forgets a bind that may have happened.
+    pub(super) fn unsettled(&self) -> bool {
+        match self.stage() {
+            Some(Stage::Sent { .. }) => true,
+            Some(Stage::Unknown { .. }) => {
+                self.perhaps.as_ref().is_some_and(|(_, n)| *n <= MOST_UNKNOWNS)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether an earlier bind may have put it on another node than `node`.
+    pub(super) fn perhaps_elsewhere(&self, node: &str) -> bool {
+        self.perhaps.as_ref().is_some_and(|(other, n)| other != node && *n <= MOST_UNKNOWNS)
+    }
+}

@@ -1,0 +1,199 @@
+//! What goes in and comes out: inputs taken in, effects judged.
+
+use super::Audit;
+use super::attempts::Failure;
+use super::pods::{Place, Pod, Stage};
+use super::world::key_of;
+use crate::io::{Change, Effect, EventRecord, Input, PodRef, StatusPatch, Tick, WriteError};
+
+/// Notes of events are cut somewhere beyond this.
+const WHOLE_NOTE: usize = 1000;
+
+pub(super) fn key(pod: &PodRef) -> String {
+    key_of(&pod.namespace, &pod.name)
+}
+
+impl Audit {
+    pub(super) fn see_input(&mut self, now: Tick, input: &Input) {
+        self.owing();
+        match input {
+            Input::Node(Change::Upsert(node)) => self.world.upsert_node(node),
+            Input::Node(Change::Delete(key)) => {
+                self.world.nodes.remove(&key.name);
+            }
+            Input::Pod(Change::Upsert(pod)) => {
+                let profile = self.profile(&pod.spec.scheduler_name);
+                self.world.upsert_pod(now, pod, profile);
+            }
+            Input::Pod(Change::Delete(key)) => self.world.delete_pod(key),
+            Input::RelistStarted(kind) => self.world.relist_started(*kind),
+            Input::RelistDone(kind) => self.world.relist_done(*kind),
+            Input::BindDone { pod, attempt, result } => {
+                self.answered(now, pod, *attempt, result.as_ref().err());
+            }
+            Input::Permit { pod, verdict: Ok(()), .. } if self.world.find(pod).is_some() => {
+                self.world.edit(&key(pod), |p| {
+                    if let Some(Stage::Permit { .. }) = p.stage() {
+                        p.set_stage(Stage::Permit { allowed: true });
+                    }
+                });
+            }
+            Input::Permit { .. } | Input::Reply { .. } => {}
+        }
+    }
+
+    fn answered(&mut self, now: Tick, pod: &PodRef, attempt: u64, error: Option<&WriteError>) {
+        if self.world.find(pod).is_none() {
+            return;
+        }
+        self.world.edit(&key(pod), |p| {
+            // Answers to older attempts change nothing.
+            if p.stage() != Some(Stage::Sent { attempt }) {
+                return;
+            }
+            let unknowns = p.perhaps.take().map_or(0, |(_, n)| n);
+            match error {
+                None => p.set_stage(Stage::Agreed),
+                Some(WriteError::Unknown(_)) => {
+                    p.perhaps = p.node().map(|node| (node.to_owned(), unknowns + 1));
+                    p.set_stage(Stage::Unknown { since: now });
+                }
+                Some(WriteError::Conflict(_)) => p.set_stage(Stage::Conflict { since: now }),
+                Some(WriteError::NotFound(_) | WriteError::Rejected(_)) => {
+                    p.set_stage(Stage::Refused);
+                }
+            }
+        });
+    }
+
+    /// A failure that was announced has to be in the pod's condition by the next step.
+    pub(super) fn owing(&mut self) {
+        for pod in std::mem::take(&mut self.owing) {
+            let owed = self.world.edit(&pod, |p| p.owes.take()).flatten();
+            if let Some(message) = owed {
+                self.violation("O1", format!("the condition of {pod} does not say: {message}"));
+            }
+        }
+    }
+
+    // ---- effects -----------------------------------------------------------
+
+    pub(super) fn see_effect(&mut self, now: Tick, effect: &Effect) {
+        let about = match effect {
+            Effect::Bind { pod, .. } | Effect::Call { pod, .. } => pod,
+            Effect::PatchStatus(patch) => &patch.pod,
+            Effect::Event(event) => &event.pod,
+        };
+        let name = key(about);
+        match self.world.find(about) {
+            None => return self.violation("S6", format!("{name} is gone: {}", short(effect))),
+            Some(pod) if pod.profile.is_none() => {
+                return self.violation("S6", format!("{name} is not ours: {}", short(effect)));
+            }
+            Some(_) => {}
+        }
+        match effect {
+            Effect::Bind { node, attempt, .. } => self.bind(&name, node, *attempt),
+            Effect::Call { .. } => {
+                let stage = self.world.pods.get(&name).and_then(Pod::stage);
+                match stage {
+                    Some(Stage::Going | Stage::Permit { allowed: true }) => {
+                        self.world.edit(&name, |p| p.set_stage(Stage::Going));
+                    }
+                    other => {
+                        let what = format!("{name} asks for outside work while {other:?}");
+                        self.violation("binding", what);
+                    }
+                }
+            }
+            Effect::Event(event) => self.event(now, &name, event),
+            Effect::PatchStatus(patch) => self.patch(&name, patch),
+        }
+    }
+
+    fn bind(&mut self, name: &str, node: &str, attempt: u64) {
+        let Some(pod) = self.world.pods.get(name) else { return };
+        let (reserved, stage) = (pod.node().map(str::to_owned), pod.stage());
+        let wrong = if matches!(pod.place, Place::Bound { .. }) {
+            Some("S3: it is bound".to_owned())
+        } else if pod.perhaps_elsewhere(node) {
+            Some(format!("S3: it may be on {:?} already", pod.perhaps))
+        } else if reserved.as_deref() != Some(node) {
+            Some(format!("S1: its room is on {reserved:?}"))
+        } else if attempt <= self.last_attempt {
+            Some("S3: the attempt is not new".to_owned())
+        } else {
+            match stage {
+                Some(Stage::Going | Stage::Permit { allowed: true } | Stage::Unknown { .. }) => {
+                    None
+                }
+                other => Some(format!("S3: it is {other:?}")),
+            }
+        };
+        self.last_attempt = self.last_attempt.max(attempt);
+        if let Some((invariant, why)) = wrong.as_deref().and_then(|w| w.split_once(": ")) {
+            let invariant = if invariant == "S1" { "S1" } else { "S3" };
+            self.violation(invariant, format!("{name} is bound to {node}, but {why}"));
+        }
+        self.world.edit(name, |p| p.set_stage(Stage::Sent { attempt }));
+    }
+
+    fn event(&mut self, now: Tick, name: &str, event: &EventRecord) {
+        let Some(pod) = self.world.pods.get(name) else { return };
+        if event.note.is_empty() {
+            self.violation("O1", format!("an event about {name} says nothing"));
+        } else if event.reason == "FailedScheduling" && !pod.dropped {
+            self.failed(now, name, &event.note);
+        }
+    }
+
+    /// An attempt failed: in its cycle, of which we know, or on the way to a bind.
+    fn failed(&mut self, now: Tick, name: &str, note: &str) {
+        let Some(pod) = self.world.pods.get(name) else { return };
+        let says_so = pod.condition.as_ref().is_some_and(|(on, _, text)| !on && text == note);
+        let held = pod.stage();
+        if pod.unsettled() {
+            let what = format!("{name} gave up its room while its bind was {held:?}");
+            self.violation("S3", what);
+        }
+        if held.is_some() {
+            let failure = match held {
+                Some(Stage::Permit { .. }) => Failure::Rejected,
+                _ => Failure::Error,
+            };
+            self.world.take_off(name);
+            let backoff = self.backoff;
+            self.world.edit(name, |p| {
+                p.attempts.failed(now, failure, backoff);
+                p.message = Some(note.to_owned());
+            });
+        }
+        if !says_so && note.len() < WHOLE_NOTE {
+            self.world.edit(name, |p| p.owes = Some(note.to_owned()));
+            self.owing.push(name.to_owned());
+        }
+    }
+
+    fn patch(&mut self, name: &str, patch: &StatusPatch) {
+        let Some(condition) = &patch.condition else { return };
+        self.world.edit(name, |p| {
+            if p.owes.as_deref() == Some(&*condition.message) {
+                p.owes = None;
+            }
+            p.condition = Some((
+                condition.status,
+                condition.reason.to_owned(),
+                condition.message.to_string(),
+            ));
+        });
+    }
+}
+
+fn short(effect: &Effect) -> &'static str {
+    match effect {
+        Effect::Bind { .. } => "bind",
+        Effect::PatchStatus(_) => "status",
+        Effect::Event(_) => "event",
+        Effect::Call { .. } => "call",
+    }
+}

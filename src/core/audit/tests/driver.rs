@@ -1,0 +1,410 @@
+//! Random clusters, a model of the API server with faults, and a core under audit.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use muster_api::k8s;
+
+use crate::audit::{Audit, Audited, PointLog, Violation, Witness};
+use crate::framework::Profile;
+use crate::io::{Change, Effect, Input, Kind, ObjectKey, PodRef, Reply, Tick, Token, WriteError};
+use crate::testing::{NodeExt as _, PodExt as _, node, pod, resources};
+use crate::{Config, Core};
+
+const STEPS: usize = 700;
+const NODES: u64 = 5;
+const PODS: u64 = 24;
+
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, n: u64) -> u64 {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % n
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    fn pick(&mut self, items: &[&'static str]) -> &'static str {
+        items[self.below(items.len() as u64) as usize]
+    }
+}
+
+struct Driver {
+    core: Audited,
+    now: Tick,
+    rng: Rng,
+    version: u64,
+    nodes: BTreeMap<String, k8s::Node>,
+    pods: BTreeMap<String, k8s::Pod>,
+    /// What the watch has yet to show, in order.
+    watch: VecDeque<Input>,
+    binds: Vec<(PodRef, String, u64)>,
+    calls: Vec<Token>,
+    /// Pods and plugins of which one is at Permit.
+    held: Vec<PodRef>,
+    found: Vec<Violation>,
+    scheduled: usize,
+}
+
+/// Runs a random history and says what was wrong, and how many binds there were.
+pub(super) fn run(seed: u64, change: impl FnOnce(&mut Config)) -> (Vec<Violation>, usize) {
+    let log = PointLog::default();
+    let mut profile = Profile::default_named("muster");
+    if seed % 4 != 3 {
+        for name in ["First", "Second"] {
+            profile = profile.with_plugin(Arc::new(Witness::new(name, seed, &log)), 1);
+        }
+    }
+    let mut config = Config { profiles: vec![profile], seed, ..Config::default() };
+    change(&mut config);
+    let audit = Audit::new(&config).eager("First").eager("Second");
+    let mut core = Core::new(config);
+    core.set_trace(seed % 2 == 1);
+    let mut driver = Driver {
+        core: Audited::with(core, audit, 1).listen(&log),
+        now: Tick(1_000_300_000),
+        rng: Rng(seed),
+        version: 0,
+        nodes: BTreeMap::new(),
+        pods: BTreeMap::new(),
+        watch: VecDeque::new(),
+        binds: Vec::new(),
+        calls: Vec::new(),
+        held: Vec::new(),
+        found: Vec::new(),
+        scheduled: 0,
+    };
+    for i in 0..3 {
+        driver.upsert_node(&format!("n{i}"));
+    }
+    for _ in 0..STEPS {
+        driver.step();
+        if !driver.found.is_empty() {
+            return (driver.found, driver.scheduled);
+        }
+    }
+    driver.settle();
+    (driver.found, driver.scheduled)
+}
+
+impl Driver {
+    fn step(&mut self) {
+        let (pod, node) =
+            (format!("p{}", self.rng.below(PODS)), format!("n{}", self.rng.below(NODES)));
+        match self.rng.below(30) {
+            0..=3 => self.create_pod(&pod),
+            4 => self.delete_pod(&pod),
+            5 | 6 => self.update_pod(&pod),
+            7 => self.upsert_node(&node),
+            8 if self.rng.one_in(3) => self.delete_node(&node),
+            9..=14 => self.deliver(3),
+            15..=17 => self.answer(),
+            18 => self.reply(),
+            19 => self.permit(),
+            20 | 21 => self.sleep(),
+            22 if self.rng.one_in(6) => self.relist(),
+            _ => {
+                let _ = self.core.schedule_one(self.now);
+            }
+        }
+        self.look();
+    }
+
+    fn look(&mut self) {
+        for effect in self.core.take_effects() {
+            match effect {
+                Effect::Bind { pod, node, attempt } => {
+                    self.binds.push((pod, node.to_string(), attempt));
+                }
+                Effect::Call { token, .. } => self.calls.push(token),
+                Effect::PatchStatus(patch) => {
+                    if let (Some(pod), Some(c)) =
+                        (self.pods.get_mut(&*patch.pod.name), patch.condition)
+                    {
+                        pod.status.conditions = vec![k8s::PodCondition {
+                            kind: "PodScheduled".into(),
+                            status: if c.status { "True" } else { "False" }.into(),
+                            reason: c.reason.into(),
+                            message: c.message.to_string(),
+                        }];
+                        self.publish(&patch.pod.name.clone());
+                    }
+                }
+                Effect::Event(_) => {}
+            }
+        }
+        self.held = (self.core.core().going().filter(|g| g.stage == "permit"))
+            .map(|g| g.pod.clone())
+            .collect();
+        self.held.sort();
+        self.found.extend(self.core.take_violations());
+    }
+
+    fn publish(&mut self, name: &str) {
+        self.version += 1;
+        if let Some(pod) = self.pods.get_mut(name) {
+            pod.metadata.resource_version = self.version.to_string();
+            self.watch.push_back(Input::Pod(Change::Upsert(Box::new(pod.clone()))));
+        }
+    }
+
+    // ---- pods ----------------------------------------------------------------
+
+    fn create_pod(&mut self, name: &str) {
+        if self.pods.contains_key(name) {
+            return;
+        }
+        let rng = &mut self.rng;
+        let (cpu, memory) = (rng.below(4).to_string(), format!("{}Gi", rng.below(4)));
+        let mut requests = vec![("cpu", cpu.as_str()), ("memory", memory.as_str())];
+        if rng.one_in(4) {
+            requests.push(("example.com/gpu", "1"));
+        }
+        self.version += 1;
+        let mut wire = pod(name)
+            .uid(&format!("u{}", self.version))
+            .priority(rng.below(3) as i32)
+            .req(&requests);
+        if rng.one_in(4) {
+            wire = wire.host_port(8000 + rng.below(2) as i32, "", rng.pick(&["", "10.0.0.1"]));
+        }
+        if rng.one_in(5) {
+            wire = wire.node_selector("zone", rng.pick(&["a", "b"]));
+        }
+        if rng.one_in(6) {
+            let (operator, host) = (rng.pick(&["In", "NotIn"]), rng.pick(&["n0", "n1", "n4"]));
+            wire = wire.node_affinity(serde_json::json!({
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": "host", "operator": operator, "values": [host]}]},
+                    {"matchExpressions": [{"key": "size", "operator": "Gt", "values": ["3"]}]},
+                ]}
+            }));
+        }
+        if rng.one_in(4) {
+            wire = wire.tolerate("gpu", "Exists", "", rng.pick(&["", "NoSchedule"]));
+        }
+        if rng.one_in(8) {
+            wire = wire.tolerate("node.kubernetes.io/unschedulable", "Exists", "", "");
+        }
+        if rng.one_in(6) {
+            wire = wire.init(&[("cpu", "3")]).sidecar(&[("cpu", "500m"), ("memory", "1Gi")]);
+        }
+        if rng.one_in(8) {
+            wire = wire.overhead(&[("memory", "100Mi")]);
+        }
+        if rng.one_in(6) {
+            wire = wire.gate("g");
+        }
+        if rng.one_in(7) {
+            wire = wire.scheduler("other");
+        }
+        self.pods.insert(name.to_owned(), wire);
+        self.publish(name);
+    }
+
+    fn delete_pod(&mut self, name: &str) {
+        let Some(mut gone) = self.pods.remove(name) else { return };
+        match self.rng.below(3) {
+            0 => {
+                gone.status.phase = self.rng.pick(&["Succeeded", "Failed"]).into();
+                self.version += 1;
+                gone.metadata.resource_version = self.version.to_string();
+                self.watch.push_back(Input::Pod(Change::Upsert(Box::new(gone))));
+            }
+            _ => {
+                let meta = gone.metadata;
+                let uid = if self.rng.one_in(4) { String::new() } else { meta.uid };
+                let key = ObjectKey { namespace: meta.namespace, name: meta.name, uid };
+                self.watch.push_back(Input::Pod(Change::Delete(key)));
+            }
+        }
+    }
+
+    fn update_pod(&mut self, name: &str) {
+        let (roll, cpu) = (self.rng.below(7), self.rng.below(4));
+        let other = format!("n{}", self.rng.below(NODES));
+        let version = self.version.to_string();
+        let Some(wire) = self.pods.get_mut(name) else { return };
+        match roll {
+            0 | 1 => wire.spec.scheduling_gates.clear(),
+            2 => wire.spec.tolerations.push(k8s::Toleration {
+                key: "gpu".into(),
+                operator: "Exists".into(),
+                ..Default::default()
+            }),
+            3 => wire.metadata.deletion_timestamp = Some(k8s::Time(0)),
+            // Somebody else binds it.
+            4 if wire.spec.node_name.is_empty() && cpu == 0 => wire.spec.node_name = other,
+            // A resize, which only a pod that runs gets granted.
+            5 => {
+                wire.spec.containers[0].resources.requests =
+                    resources(&[("cpu", &cpu.to_string()), ("memory", "1Gi")]);
+            }
+            _ => {
+                wire.metadata.labels.insert("v".into(), version);
+            }
+        }
+        self.publish(name);
+    }
+
+    // ---- nodes ---------------------------------------------------------------
+
+    fn upsert_node(&mut self, name: &str) {
+        let rng = &mut self.rng;
+        let fresh = || node(name).label("host", name);
+        let mut wire = self.nodes.get(name).cloned().unwrap_or_else(fresh);
+        for _ in 0..if self.nodes.contains_key(name) { 1 } else { 4 } {
+            wire = match rng.below(7) {
+                0 => wire.cpu(&(2 + rng.below(6)).to_string()),
+                1 => wire.memory(&format!("{}Gi", 2 + rng.below(6))),
+                2 => wire.max_pods(&(1 + rng.below(6)).to_string()),
+                3 => wire.label("zone", rng.pick(&["a", "b"])),
+                4 => wire.alloc("example.com/gpu", rng.pick(&["0", "1", "3"])),
+                5 => wire.edit(|n| n.spec.unschedulable = rng.one_in(2)),
+                _ if wire.spec.taints.is_empty() => {
+                    wire.taint("gpu", "", rng.pick(&["NoSchedule", "NoExecute"]))
+                }
+                _ => wire.edit(|n| n.spec.taints.clear()),
+            };
+        }
+        if rng.one_in(3) {
+            wire = wire.label("size", rng.pick(&["2", "7", "x"]));
+        }
+        self.nodes.insert(name.to_owned(), wire.clone());
+        self.watch.push_back(Input::Node(Change::Upsert(Box::new(wire))));
+    }
+
+    fn delete_node(&mut self, name: &str) {
+        if self.nodes.remove(name).is_some() {
+            let key = ObjectKey { name: name.to_owned(), ..ObjectKey::default() };
+            self.watch.push_back(Input::Node(Change::Delete(key)));
+        }
+    }
+
+    // ---- the outside -----------------------------------------------------------
+
+    fn deliver(&mut self, most: usize) {
+        for _ in 0..most {
+            let Some(input) = self.watch.pop_front() else { return };
+            self.core.apply(self.now, input);
+            self.look();
+        }
+    }
+
+    fn relist(&mut self) {
+        let kind = if self.rng.one_in(2) { Kind::Pod } else { Kind::Node };
+        self.watch.retain(|input| match input {
+            Input::Pod(_) => kind != Kind::Pod,
+            _ => kind != Kind::Node,
+        });
+        self.core.apply(self.now, Input::RelistStarted(kind));
+        let inputs: Vec<Input> = match kind {
+            Kind::Pod => self
+                .pods
+                .values()
+                .map(|p| Input::Pod(Change::Upsert(Box::new(p.clone()))))
+                .collect(),
+            Kind::Node => {
+                let all = self.nodes.values();
+                all.map(|n| Input::Node(Change::Upsert(Box::new(n.clone())))).collect()
+            }
+        };
+        for input in inputs {
+            self.core.apply(self.now, input);
+        }
+        self.core.apply(self.now, Input::RelistDone(kind));
+    }
+
+    /// The server handles a bind, and perhaps its answer is lost.
+    fn answer(&mut self) {
+        if self.binds.is_empty() {
+            return;
+        }
+        let at = self.rng.below(self.binds.len() as u64) as usize;
+        let (pod, node, attempt) = self.binds.remove(at);
+        let roll = self.rng.below(10);
+        let mut result = match self.pods.get_mut(&*pod.name) {
+            _ if roll == 0 => Err(WriteError::Rejected("denied".into())),
+            _ if roll == 1 => Err(WriteError::Unknown("lost on the way there".into())),
+            Some(p) if *p.metadata.uid != *pod.uid => Err(WriteError::Conflict("uid".into())),
+            Some(p) if !p.spec.node_name.is_empty() => Err(WriteError::Conflict("bound".into())),
+            Some(p) => {
+                p.spec.node_name = node;
+                self.scheduled += 1;
+                Ok(())
+            }
+            None => Err(WriteError::NotFound("gone".into())),
+        };
+        if result.is_ok() {
+            self.publish(&pod.name.clone());
+            if roll == 2 {
+                result = Err(WriteError::Unknown("lost on the way back".into()));
+            }
+        }
+        self.core.apply(self.now, Input::BindDone { pod, attempt, result });
+    }
+
+    fn reply(&mut self) {
+        if self.calls.is_empty() {
+            return;
+        }
+        let at = self.rng.below(self.calls.len() as u64) as usize;
+        let token = self.calls.remove(at);
+        let failed = self.rng.one_in(4);
+        let reply = if failed { Reply::Failed("no".into()) } else { Reply::Done("".into()) };
+        self.core.apply(self.now, Input::Reply { token, reply });
+    }
+
+    fn permit(&mut self) {
+        if self.held.is_empty() {
+            return;
+        }
+        let pod = self.held[self.rng.below(self.held.len() as u64) as usize].clone();
+        let verdict = if self.rng.one_in(4) { Err("no".into()) } else { Ok(()) };
+        let plugin = self.rng.pick(&["First", "Second"]).into();
+        self.core.apply(self.now, Input::Permit { pod, plugin, verdict });
+    }
+
+    fn sleep(&mut self) {
+        let millis = self.rng.below(3_000) as i64;
+        self.now = self.now.after_micros(millis * 1_000);
+        self.core.advance(self.now);
+    }
+
+    /// Faults stop; all that is under way ends.
+    fn settle(&mut self) {
+        for _ in 0..40 {
+            self.now = self.now.after_secs(7);
+            self.core.advance(self.now);
+            self.look();
+            self.deliver(usize::MAX);
+            for _ in 0..200 {
+                if self.core.schedule_one(self.now).is_none() {
+                    break;
+                }
+                self.look();
+            }
+            while !self.binds.is_empty() {
+                self.answer();
+                self.look();
+            }
+            while !self.calls.is_empty() {
+                self.reply();
+                self.look();
+            }
+            self.deliver(usize::MAX);
+            if !self.found.is_empty() {
+                return;
+            }
+        }
+        self.core.full(self.now);
+        self.look();
+    }
+}

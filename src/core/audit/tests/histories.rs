@@ -1,0 +1,1 @@
+//! Wrong histories, one per check.

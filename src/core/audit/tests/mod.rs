@@ -1,0 +1,5 @@
+//! The checker finds what is wrong and nothing else.
+
+mod driver;
+mod histories;
+mod seeds;

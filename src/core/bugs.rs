@@ -1,0 +1,125 @@
+//! Mistakes that can be switched on, to see whether the checks find them.
+//!
+//! Owns the list and nothing else: each mistake is one `bug!` beside the line it
+//! breaks. Without the feature `seeded-bugs` no mistake can be chosen, and the
+//! condition is the constant `false`.
+
+/// A mistake somebody could make.
+#[cfg_attr(
+    not(any(test, feature = "seeded-bugs")),
+    allow(unreachable_pub, reason = "only tests can choose one")
+)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// Memory is not charged to nodes.
+    Overcommit,
+    /// The bind is sent before Reserve and Permit have spoken.
+    BindBeforeReserve,
+    /// What happened while a pod was in flight is forgotten.
+    LostEvent,
+    /// An event moves only the first pod of a group.
+    LostWake,
+    /// Pods that failed come back at once.
+    BackoffIgnored,
+    /// Pods that met an error are tried as soon as nothing else is ready.
+    ErrorTriedEarly,
+    /// A binding that fails keeps its room.
+    LeakAssumed,
+    /// A bind without an answer is given up, and the pod planned anew.
+    RebindElsewhere,
+    /// Every bind is sent twice.
+    DoubleBind,
+    /// Kept verdicts are not refreshed when nodes change.
+    StaleLedger,
+    /// Kept scores are not refreshed when nodes change.
+    StaleScore,
+    /// Unreserve runs in the order of Reserve.
+    UnreserveOrder,
+    /// Unreserve is not called.
+    UnreserveForgotten,
+    /// Host ports stay taken when their pod is gone.
+    PortsLeaked,
+    /// Host ports are not noted when a pod is placed.
+    PortsIgnored,
+    /// Gates are not looked at.
+    GatedScheduled,
+    /// Pods of other schedulers are ours too.
+    ForeignScheduled,
+    /// A pod that changes while it backs off is in no queue any more.
+    LostOnUpdate,
+    /// Room of a pod that left is not free again.
+    RoomNotFreed,
+    /// What a relist no longer shows is kept.
+    RelistKeeps,
+    /// A node's taints are those it had at first.
+    TaintIgnored,
+    /// The least important pod goes first.
+    OrderInverted,
+    /// Waits at Permit never end by themselves.
+    PermitForever,
+    /// The first explanation stays.
+    ExplanationStale,
+    /// The pod's condition is never written.
+    ConditionForgotten,
+}
+
+#[cfg(any(test, feature = "seeded-bugs"))]
+impl Bug {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::Overcommit,
+        Self::BindBeforeReserve,
+        Self::LostEvent,
+        Self::LostWake,
+        Self::BackoffIgnored,
+        Self::ErrorTriedEarly,
+        Self::LeakAssumed,
+        Self::RebindElsewhere,
+        Self::DoubleBind,
+        Self::StaleLedger,
+        Self::StaleScore,
+        Self::UnreserveOrder,
+        Self::UnreserveForgotten,
+        Self::PortsLeaked,
+        Self::PortsIgnored,
+        Self::GatedScheduled,
+        Self::ForeignScheduled,
+        Self::LostOnUpdate,
+        Self::RoomNotFreed,
+        Self::RelistKeeps,
+        Self::TaintIgnored,
+        Self::OrderInverted,
+        Self::PermitForever,
+        Self::ExplanationStale,
+        Self::ConditionForgotten,
+    ];
+}
+
+/// The mistake that is switched on, if any.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Bugs {
+    #[cfg(any(test, feature = "seeded-bugs"))]
+    pub(crate) on: Option<Bug>,
+}
+
+impl Bugs {
+    #[cfg(any(test, feature = "seeded-bugs"))]
+    pub(crate) fn has(self, bug: Bug) -> bool {
+        self.on == Some(bug)
+    }
+
+    /// Never.
+    #[cfg(not(any(test, feature = "seeded-bugs")))]
+    #[inline(always)]
+    pub(crate) const fn has(self, _: Bug) -> bool {
+        false
+    }
+}
+
+/// Whether a mistake is switched on; false for good without `seeded-bugs`.
+macro_rules! bug {
+    ($bugs:expr, $name:ident) => {
+        $bugs.has($crate::bugs::Bug::$name)
+    };
+}
+pub(crate) use bug;

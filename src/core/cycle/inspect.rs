@@ -1,0 +1,72 @@
+//! What the core believes of waiting pods, for the checker. Reads only.
+
+use super::{Core, plugin_name};
+use crate::cycle::binding::Stage;
+use crate::io::{PodRef, Tick};
+use crate::queue::Place;
+
+/// A pod in a queue.
+pub(crate) struct Waiting<'a> {
+    pub(crate) pod: &'a PodRef,
+    /// The queue that lists it.
+    pub(crate) queue: &'static str,
+    /// Where it believes to be itself.
+    pub(crate) place: Place,
+    /// Names of the plugins that rejected it.
+    pub(crate) rejectors: Vec<&'static str>,
+    pub(crate) message: Option<&'a str>,
+}
+
+/// A pod that has a node and is not yet bound.
+pub(crate) struct Going<'a> {
+    pub(crate) pod: &'a PodRef,
+    pub(crate) node: &'a str,
+    pub(crate) stage: &'static str,
+    /// When its timer fires.
+    pub(crate) due: Option<Tick>,
+}
+
+impl Core {
+    /// Every pod that a queue lists, each queue in order.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = Waiting<'_>> {
+        self.queue.listing().filter_map(|(id, queue, entry)| {
+            let profile = self.profiles.get(entry.profile)?;
+            let rejectors = (0..profile.plugins().len())
+                .filter(|p| entry.rejectors >> p & 1 == 1)
+                .map(|p| plugin_name(profile, p))
+                .collect();
+            Some(Waiting {
+                pod: &self.cluster.pod(id)?.key,
+                queue,
+                place: entry.place,
+                rejectors,
+                message: entry.message.as_deref(),
+            })
+        })
+    }
+
+    /// Every pod on its way to a node.
+    pub(crate) fn going(&self) -> impl Iterator<Item = Going<'_>> {
+        self.bindings.iter().filter_map(|(id, binding)| {
+            Some(Going {
+                pod: &self.cluster.pod(*id)?.key,
+                node: &self.cluster.node(binding.node).name,
+                stage: match binding.stage {
+                    Stage::Permit { .. } => "permit",
+                    Stage::PreBind { .. } => "prebind",
+                    Stage::Bind { .. } => "bind",
+                    Stage::Rebind => "rebind",
+                    Stage::Settle => "settle",
+                },
+                due: binding.timer,
+            })
+        })
+    }
+
+    /// Sizes that have to agree: queue entries, pods in flight, bindings, timers,
+    /// outside calls.
+    pub(crate) fn sizes(&self) -> (usize, usize, usize, usize, usize) {
+        let (entries, in_flight) = self.queue.tracked();
+        (entries, in_flight, self.bindings.len(), self.timers.len(), self.calls.len())
+    }
+}
