@@ -7,6 +7,7 @@
 
 mod elect;
 mod failover;
+mod model;
 mod observer;
 mod placement;
 mod serve;

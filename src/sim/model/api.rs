@@ -12,7 +12,7 @@ use muster_api::k8s::{Node, Pod, PodCondition, Time};
 use muster_core::io::{Condition, Kind, PodRef, StatusPatch, Tick};
 
 use super::budget::{Budget, StoredBudget};
-use super::errors::{ApiError, other_uid};
+use super::errors::{ApiError, bind_uid, patch_uid};
 use super::log::Log;
 use super::objects::{is_terminal, node_uid, pod_of_uid, pod_uid};
 use crate::time::{Micros, SECOND};
@@ -303,7 +303,7 @@ impl Api {
         };
         let object = &stored.object;
         if object.metadata.uid != *pod.uid {
-            return Err(other_uid("pods/binding", name, &pod.uid, &object.metadata.uid));
+            return Err(bind_uid(pod, &object.metadata.uid));
         }
         if object.metadata.deletion_timestamp.is_some() {
             return conflict(&format!("pod {name} is being deleted, cannot be assigned to a host"));
@@ -327,11 +327,9 @@ impl Api {
     /// The status subresource, as the scheduler patches it.
     pub(crate) fn patch_status(&mut self, patch: &StatusPatch) -> Result<PodId, ApiError> {
         let Some(id) = self.find(&patch.pod) else {
-            // Another incarnation by that name is a conflict; the body carries the UID.
             let meta = &patch.pod;
-            let other = self.pod_named(&meta.namespace, &meta.name).and_then(|id| self.pod(id));
-            return Err(match other {
-                Some(other) => other_uid("pods", &meta.name, &meta.uid, &other.object.metadata.uid),
+            return Err(match self.pod_named(&meta.namespace, &meta.name) {
+                Some(_) => patch_uid(meta),
                 None => ApiError::not_found("pods", &meta.name),
             });
         };

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use muster_core::io::PodRef;
 use muster_core::outbox::Failure;
 
 /// A `Status` with `status: Failure`.
@@ -56,16 +57,40 @@ impl ApiError {
     }
 }
 
-/// The precondition of an update: the version must be the current one.
-pub(crate) fn stale(resource: &str, name: &str) -> ApiError {
-    let why = "the object has been modified; please apply your changes to the latest version and \
-               try again";
-    ApiError::conflict(resource, name, why)
+/// A bind that means another incarnation.
+pub(crate) fn bind_uid(pod: &PodRef, found: &str) -> ApiError {
+    let PodRef { namespace, name, uid } = pod;
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/pods/{namespace}/{name}, \
+         ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, \
+         UID in object meta: {found}"
+    );
+    ApiError::conflict("pods", name, &why)
 }
 
-/// The precondition of a write by UID.
-pub(crate) fn other_uid(resource: &str, name: &str, wanted: &str, found: &str) -> ApiError {
-    let why =
-        format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
-    ApiError::conflict(resource, name, &why)
+/// A patch that means another incarnation would change the UID.
+pub(crate) fn patch_uid(pod: &PodRef) -> ApiError {
+    let PodRef { name, uid, .. } = pod;
+    let message = format!(
+        "Pod \"{name}\" is invalid: metadata.uid: Invalid value: \"{uid}\": field is immutable"
+    );
+    ApiError { cause: Some("FieldValueInvalid"), ..ApiError::new(422, "Invalid", message) }
+}
+
+/// A deletion that means another incarnation.
+pub(crate) fn delete_uid(name: &str, wanted: &str, found: &str) -> ApiError {
+    let why = format!(
+        "the UID in the precondition ({wanted}) does not match the UID in record ({found}). The \
+         object might have been deleted and then recreated"
+    );
+    ApiError::conflict("Pod", name, &why)
+}
+
+/// A deletion that means another version.
+pub(crate) fn delete_version(name: &str, wanted: &str, found: &str) -> ApiError {
+    let why = format!(
+        "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in \
+         record ({found}). The object might have been modified"
+    );
+    ApiError::conflict("Pod", name, &why)
 }

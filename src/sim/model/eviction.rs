@@ -9,7 +9,7 @@ use muster_core::io::Tick;
 
 use super::api::{Api, PodId, put_condition};
 use super::budget::StoredBudget;
-use super::errors::{ApiError, other_uid, stale};
+use super::errors::{ApiError, delete_uid, delete_version};
 use super::objects::{is_ready, is_terminal};
 use crate::time::SECOND;
 
@@ -38,10 +38,11 @@ impl Api {
         };
         let meta = &stored.object.metadata;
         if let Some(uid) = options.uid.as_ref().filter(|uid| **uid != meta.uid) {
-            return Err(other_uid("pods", &meta.name, uid, &meta.uid));
+            return Err(delete_uid(&meta.name, uid, &meta.uid));
         }
-        if options.resource_version.as_ref().is_some_and(|v| *v != meta.resource_version) {
-            return Err(stale("pods", &meta.name));
+        let version = options.resource_version.as_ref();
+        if let Some(version) = version.filter(|v| **v != meta.resource_version) {
+            return Err(delete_version(&meta.name, version, &meta.resource_version));
         }
         Ok(())
     }
@@ -67,16 +68,33 @@ impl Api {
             n => n,
         };
         let idle = object.spec.node_name.is_empty() || is_terminal(&object);
-        if idle || grace == 0 {
-            self.delete_pod(id);
-            return Ok(());
-        }
+        let grace = if idle { 0 } else { grace };
         let due = Time((now.secs() + grace) * SECOND);
         let sooner = object.metadata.deletion_timestamp.is_none_or(|already| due < already);
         if sooner {
             self.update_pod(id, |pod| pod.metadata.deletion_timestamp = Some(due));
         }
+        // A watch sees both: the pod going, and the pod gone.
+        if grace == 0 {
+            self.delete_pod(id);
+        }
         Ok(())
+    }
+
+    /// Takes one disruption from the budget of a pod, if it has one.
+    fn charge(&mut self, now: Tick, pod: &Pod, dry_run: bool) -> Result<(), ApiError> {
+        let mut budgets = self.budgets_mut().iter_mut().filter(|b| b.spec.covers(pod));
+        match (budgets.next(), budgets.next()) {
+            (_, Some(_)) => {
+                let message = "This pod has more than one PodDisruptionBudget, which the eviction \
+                               subresource does not support.";
+                Err(ApiError::new(500, "", message))
+            }
+            (Some(budget), None) if !spared(pod, budget) => {
+                decrement(budget, &pod.metadata.name, now, dry_run)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The eviction subresource.
@@ -89,22 +107,8 @@ impl Api {
         let Some(pod) = self.pod(id).map(|stored| stored.object.clone()) else {
             return Err(ApiError::not_found("pods", ""));
         };
-        if unguarded(&pod) {
-            return self.delete(now, id, options);
-        }
-        let mut budgets = self.budgets_mut().iter_mut().filter(|b| b.spec.covers(&pod));
-        let budget = match (budgets.next(), budgets.next()) {
-            (_, Some(_)) => {
-                let message = "This pod has more than one PodDisruptionBudget, which the eviction \
-                               subresource does not support.";
-                return Err(ApiError::new(500, "", message));
-            }
-            (budget, None) => budget,
-        };
-        if let Some(budget) = budget
-            && !spared(&pod, budget)
-        {
-            decrement(budget, &pod.metadata.name, now, options.dry_run)?;
+        if !unguarded(&pod) {
+            self.charge(now, &pod, options.dry_run)?;
         }
         self.preconditions(id, options)?;
         if !options.dry_run {
