@@ -28,14 +28,14 @@ impl History {
     }
 
     /// Only the checker hears it.
-    fn input(&mut self, input: Input) -> &mut Self {
-        self.audit.input(self.now, &input);
+    fn input(&mut self, input: &Input) -> &mut Self {
+        self.audit.input(self.now, input);
         self
     }
 
     /// Both hear it.
     fn both(&mut self, input: Input) -> &mut Self {
-        self.input(input.clone());
+        self.input(&input);
         self.core.apply(self.now, input);
         for effect in self.core.take_effects() {
             self.audit.effect(self.now, &effect);
@@ -44,13 +44,13 @@ impl History {
     }
 
     fn node(&mut self, wire: k8s::Node) -> &mut Self {
-        self.input(upsert_node(wire))
+        self.input(&upsert_node(wire))
     }
 
     fn pod(&mut self, wire: k8s::Pod) -> &mut Self {
         self.version += 1;
         let version = self.version.to_string();
-        self.input(upsert_pod(wire.pod_version(&version)))
+        self.input(&upsert_pod(wire.pod_version(&version)))
     }
 
     fn sleep(&mut self, seconds: i64) -> &mut Self {
@@ -82,17 +82,17 @@ impl History {
         self.patch(name, "because")
     }
 
-    fn effect(&mut self, effect: Effect) -> &mut Self {
-        self.audit.effect(self.now, &effect);
+    fn effect(&mut self, effect: &Effect) -> &mut Self {
+        self.audit.effect(self.now, effect);
         self
     }
 
     fn bind(&mut self, name: &str, node: &str, attempt: u64) -> &mut Self {
-        self.effect(Effect::Bind { pod: key(name), node: node.into(), attempt })
+        self.effect(&Effect::Bind { pod: key(name), node: node.into(), attempt })
     }
 
     fn event(&mut self, name: &str, reason: &'static str, note: &str) -> &mut Self {
-        self.effect(Effect::Event(EventRecord {
+        self.effect(&Effect::Event(EventRecord {
             pod: key(name),
             warning: true,
             reason,
@@ -103,7 +103,7 @@ impl History {
     }
 
     fn patch(&mut self, name: &str, message: &str) -> &mut Self {
-        self.effect(Effect::PatchStatus(StatusPatch {
+        self.effect(&Effect::PatchStatus(StatusPatch {
             pod: key(name),
             condition: Some(Condition {
                 status: false,
@@ -116,7 +116,7 @@ impl History {
     }
 
     fn answer(&mut self, name: &str, attempt: u64, result: Result<(), WriteError>) -> &mut Self {
-        self.input(Input::BindDone { pod: key(name), attempt, result })
+        self.input(&Input::BindDone { pod: key(name), attempt, result })
     }
 
     fn call(&mut self, plugin: &'static str, point: Point) -> &mut Self {
@@ -230,7 +230,7 @@ fn s1_room_and_ports_are_taken_until_they_are_free() {
     let wants = |name: &str| pod(name).req(&[("cpu", "3")]);
     h.node(node("n")).pod(wants("a").on("n")).pod(wants("b")).choose("b", "n").expect(&["S1"]);
     let mut h = History::new();
-    h.node(node("n")).pod(wants("a").on("n")).pod(wants("b")).input(delete_pod("a"));
+    h.node(node("n")).pod(wants("a").on("n")).pod(wants("b")).input(&delete_pod("a"));
     h.choose("b", "n").expect(&[]);
     // A resize that was granted counts, whatever the spec says.
     let grown = wants("a").on("n").status(serde_json::json!({"containerStatuses": [
@@ -292,13 +292,13 @@ fn s6_only_our_pods_that_are_there_and_may_go() {
     History::new()
         .node(node("n"))
         .pod(pod("p"))
-        .input(delete_pod("p"))
+        .input(&delete_pod("p"))
         .bind("p", "n", 1)
         .expect(&["S6"]);
     let foreign = pod("p").scheduler("other").on("n");
     History::new().pod(foreign).event("p", "Scheduled", "x").expect(&["S6"]);
     let mut h = History::new();
-    h.pod(pod("p")).input(Input::RelistStarted(Kind::Pod)).input(Input::RelistDone(Kind::Pod));
+    h.pod(pod("p")).input(&Input::RelistStarted(Kind::Pod)).input(&Input::RelistDone(Kind::Pod));
     h.choose("p", "n").expect(&["S6"]);
 }
 
@@ -365,10 +365,10 @@ fn a_binding_takes_its_steps_in_order() {
         || Effect::Call { token: Token(1), pod: key("p"), plugin: "x".into(), request: "y".into() };
     let allow = || Input::Permit { pod: key("p"), plugin: Arc::from("x"), verdict: Ok(()) };
     start().decide("p", waits(), "").bind("p", "n", 1).expect(&["S3"]);
-    start().decide("p", waits(), "").input(allow()).bind("p", "n", 1).expect(&[]);
-    start().effect(call()).expect(&["binding"]);
-    start().decide("p", waits(), "").effect(call()).expect(&["binding"]);
-    start().choose("p", "n").effect(call()).bind("p", "n", 1).expect(&[]);
+    start().decide("p", waits(), "").input(&allow()).bind("p", "n", 1).expect(&[]);
+    start().effect(&call()).expect(&["binding"]);
+    start().decide("p", waits(), "").effect(&call()).expect(&["binding"]);
+    start().choose("p", "n").effect(&call()).bind("p", "n", 1).expect(&[]);
     start().decide("p", Outcome::Skipped, "").expect(&["queue"]);
 }
 
@@ -400,10 +400,10 @@ fn the_cache_is_what_was_fed_in() {
     let bound = || pod("p").req(&[("cpu", "1")]).on("n");
     let mut h = History::new();
     h.both(upsert_node(node("n"))).both(upsert_pod(bound())).full().expect(&[]);
-    h.input(delete_pod("p")).full().expect(&["cache"]);
+    h.input(&delete_pod("p")).full().expect(&["cache"]);
     let mut h = History::new();
     h.both(upsert_node(node("n"))).both(upsert_pod(bound().pod_version("1")));
-    h.input(upsert_pod(pod("p").req(&[("cpu", "2")]).on("n").pod_version("2")));
+    h.input(&upsert_pod(pod("p").req(&[("cpu", "2")]).on("n").pod_version("2")));
     h.full().expect(&["cache"]);
     // Reserved here, but not there.
     let mut h = History::new();
@@ -417,13 +417,13 @@ fn every_waiting_pod_is_in_one_place() {
     h.both(upsert_pod(pod("p"))).full().expect(&[]);
     h.pod(pod("q")).full().expect(&["queue"]);
     let mut h = History::new();
-    h.both(upsert_pod(pod("p"))).input(delete_pod("p")).full().expect(&["queue"]);
+    h.both(upsert_pod(pod("p"))).input(&delete_pod("p")).full().expect(&["queue"]);
     let mut h = History::new();
     h.both(upsert_pod(pod("p").pod_version("1")));
-    h.input(upsert_pod(pod("p").gate("g").pod_version("2"))).full().expect(&["S6"]);
+    h.input(&upsert_pod(pod("p").gate("g").pod_version("2"))).full().expect(&["S6"]);
     let mut h = History::new();
     h.both(upsert_pod(pod("p").gate("g").pod_version("1")));
-    h.input(upsert_pod(pod("p").pod_version("2"))).full().expect(&["queue"]);
+    h.input(&upsert_pod(pod("p").pod_version("2"))).full().expect(&["queue"]);
     // A failure that the core knows nothing of: it is neither kept nor explained.
     let mut h = History::new();
     h.both(upsert_pod(pod("p"))).fail("p", Outcome::Error).full().expect(&["O1", "backoff"]);
