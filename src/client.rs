@@ -19,6 +19,7 @@ use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::ConfigExt;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use muster_core::outbox::Failure;
 use tokio::time::Instant;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceBuilder, ServiceExt};
@@ -97,30 +98,6 @@ fn with_silence(config: &kube::Config, silence: Duration) -> Result<kube::Client
     config.default_retry = false;
     config.read_timeout = Some(silence);
     kube::Client::try_from(config).map_err(|e| ClientError::Client(Box::new(e)))
-}
-
-/// How a call on the [`Wire`] failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
-    /// The server answered with an error.
-    #[error("{message}")]
-    Status {
-        /// HTTP status.
-        code: u16,
-        /// What the server said.
-        message: String,
-        /// `Retry-After`: the request was turned away before it was handled.
-        retry_after: Option<Duration>,
-    },
-    /// No connection: nothing was sent.
-    #[error("cannot reach the API server: {0}")]
-    NotSent(String),
-    /// The connection broke, or the answer made no sense.
-    #[error("the API server did not answer: {0}")]
-    Broken(String),
-    /// The deadline passed.
-    #[error("the API server did not answer in time")]
-    TimedOut,
 }
 
 type Service = BoxCloneSyncService<Request<Full<Bytes>>, Response<Incoming>, BoxError>;

@@ -17,6 +17,7 @@ pub mod framework;
 mod hash;
 pub mod io;
 pub mod model;
+pub mod outbox;
 pub mod plugins;
 mod queue;
 pub mod report;

@@ -3,25 +3,74 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use muster_core::io::{Effect, Input, Tick};
+use std::sync::Arc;
 
+use muster_api::k8s::{Node, Pod};
+use muster_core::io::{Input, Kind, Tick};
+use muster_core::outbox::{Failure, PodCall};
+
+use crate::lease::Identity;
 use crate::link::{Replica, Watcher};
 use crate::model::api::Notice;
 use crate::model::kubelet;
+use crate::writer::Serial;
 
-/// Something that will happen.
+/// How the API server answers a call.
+#[derive(Clone, Debug)]
+pub(crate) enum Manner {
+    /// As it finds things.
+    Plain,
+    /// With this failure, whether or not it is written.
+    Fail(Failure, bool),
+    /// Not at all; written all the same.
+    Silent,
+}
+
+/// What a watch delivers.
+#[derive(Clone, Debug)]
+pub(crate) enum Item {
+    /// A list begins.
+    Begin,
+    /// An object of a list, and whether it cannot be decoded.
+    Node(Arc<Node>, bool),
+    /// An object of a list, and whether it cannot be decoded.
+    Pod(Arc<Pod>, bool),
+    /// The list is complete, as of this revision.
+    End(u64),
+    /// Something changed.
+    Notice(Notice),
+}
+
+/// Something that will happen. What concerns a process that has ended since is
+/// dropped when it is due.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A message reaches a scheduler.
-    Hear(Replica, Input),
+    /// A watch delivers; `u32` is the stream's generation.
+    Stream(Identity, Kind, u32, Item),
+    /// A cut watch is asked for again.
+    Reconnect(Identity, Kind),
+    /// The answer to a call of a plugin.
+    Hear(Identity, Input),
     /// A call of a scheduler reaches the API server.
-    Call(Replica, Effect),
+    Call(Identity, Serial, PodCall, Manner),
+    /// Its answer reaches the writer; or its deadline has passed.
+    Answer(Identity, Serial, Result<(), Failure>),
+    /// A call is made again.
+    Again(Identity, Serial),
+    /// A candidate looks at the lease.
+    Lease(Identity),
+    /// A scheduler process starts.
+    Start(Replica),
+    /// A fault of the plan, by position.
+    Blow(usize),
+    /// Nothing goes wrong any more: what is broken is mended.
+    Mend,
     /// A watch event reaches kubelets or controllers.
     Notify(Watcher, Notice),
     /// A scheduler is free for its next cycle.
-    Cycle(Replica),
+    Cycle(Identity),
     /// A scheduler's own timer is due.
-    Timer(Replica),
+    Timer(Identity),
     /// A kubelet's timer is due.
     Kubelet(kubelet::Timer),
     /// A user submits a workload.
@@ -30,6 +79,8 @@ pub(crate) enum Event {
     Cluster(usize),
     /// The pods of a lost node are collected.
     Orphans(String),
+    /// The pods of a silent node are deleted.
+    TaintEviction(String),
 }
 
 impl Event {
@@ -37,10 +88,29 @@ impl Event {
     /// tries again, or says again why it cannot, moves nothing.
     fn moves(&self) -> bool {
         match self {
-            Self::Hear(_, input) => matches!(input, Input::BindDone { .. }),
-            Self::Call(_, effect) => matches!(effect, Effect::Bind { .. }),
-            Self::Notify(..) | Self::Cycle(_) | Self::Timer(_) => false,
-            Self::Kubelet(_) | Self::Submit { .. } | Self::Cluster(_) | Self::Orphans(_) => true,
+            Self::Call(_, _, call, _) => matches!(call, PodCall::Bind(_)),
+            Self::Hear(..)
+            | Self::Stream(..)
+            | Self::Lease(_)
+            | Self::Notify(..)
+            | Self::Cycle(_)
+            | Self::Timer(_) => false,
+            _ => true,
+        }
+    }
+
+    /// The process it concerns, if it is one that stands still when the process does.
+    pub(crate) fn process(&self) -> Option<Identity> {
+        match self {
+            Self::Stream(who, ..)
+            | Self::Reconnect(who, _)
+            | Self::Hear(who, _)
+            | Self::Answer(who, ..)
+            | Self::Again(who, _)
+            | Self::Lease(who)
+            | Self::Cycle(who)
+            | Self::Timer(who) => Some(*who),
+            _ => None,
         }
     }
 }
@@ -97,7 +167,7 @@ mod tests {
         for (at, workload) in [(5, 0), (3, 1), (5, 2), (3, 3)] {
             agenda.push(Tick(at), Event::Submit { workload, round: 0 });
         }
-        agenda.push(Tick(4), Event::Cycle(Replica(0)));
+        agenda.push(Tick(4), Event::Cycle((Replica(0), 0)));
         let mut order = Vec::new();
         while let Some((Tick(at), event)) = agenda.pop() {
             let Event::Submit { workload, .. } = event else {

@@ -4,32 +4,39 @@
 //! [`Link`]; everything the API server accepts is seen by the record and by the
 //! checker before anyone else. No wall clock, no threads, no chance but the seed's.
 
-use muster_core::io::{Effect, Tick};
+use muster_core::io::{Effect, Input, Kind, Tick};
 
 use crate::agenda::{Agenda, Event};
-use crate::check::Checker;
-use crate::limits::{MAX_STEPS, MAX_WARNINGS};
-use crate::link::{Hop, Latency, Link, Replica, Watcher};
+use crate::check::rest::{Statement, Truth};
+use crate::check::{Checker, Finding};
+use crate::digest::Digest;
+use crate::faults::Faults;
+use crate::lease::{Identity, Lease, RETRY};
+use crate::limits::{MAX_FAULTY_STEPS, MAX_STEPS, MAX_WARNINGS};
+use crate::link::{Latency, Link, Replica, Watcher};
 use crate::model::api::{Api, Notice};
-use crate::model::cluster::{Cluster, ORPHAN_QUARANTINE};
+use crate::model::cluster::{Cluster, ORPHAN_QUARANTINE, UNREACHABLE};
 use crate::model::jobs::Jobs;
-use crate::model::kubelet::Kubelets;
+use crate::model::kubelet::{Kubelets, Timer};
 use crate::outcome::{Ended, Outcome, Progress, Unsettled};
 use crate::record::Record;
 use crate::rng::Rng;
-use crate::scenario::Scenario;
-use crate::scheduler::{Brain, Process, Wish};
-use crate::time::{EPOCH, MINUTE, Micros, since_epoch};
+use crate::scenario::{Action, Blow, Fault, Scenario};
+use crate::scheduler::{Complaint, Maker, Process, Wish};
+use crate::time::{EPOCH, MINUTE, Micros, SECOND, since_epoch};
 
 /// When nothing has moved for so long and only retries are left, the run is over:
 /// longer than the scheduler leaves a pod untried.
 const QUIET: Micros = 6 * MINUTE;
+/// After faults the wait is shorter: a pod that fits must have been tried by then,
+/// whether or not it would be tried again much later.
+const QUIET_AFTER_FAULTS: Micros = 75 * SECOND;
 /// Progress is reported every so many events.
 const PROGRESS_STEPS: u64 = 256;
 
 /// One run.
 pub(crate) struct Engine<'a> {
-    scenario: &'a Scenario,
+    pub(crate) scenario: &'a Scenario,
     seed: u64,
     pub(crate) now: Tick,
     moved: Tick,
@@ -39,11 +46,20 @@ pub(crate) struct Engine<'a> {
     kubelets: Kubelets,
     jobs: Jobs,
     cluster: Cluster,
-    processes: Vec<Process>,
+    /// The scheduler processes; none where one was killed and is not back yet.
+    pub(crate) processes: Vec<Option<Process>>,
+    starts: Vec<u32>,
+    maker: Maker<'a>,
+    /// Who leads, if that can change.
+    pub(crate) lease: Option<Lease>,
+    /// Objects whose last version cannot be decoded.
+    broken: Vec<Notice>,
     pub(crate) record: Record,
-    checker: Checker,
+    pub(crate) checker: Checker,
     progress: Progress,
     attempts: u64,
+    steps: u64,
+    digest: Digest,
     pub(crate) refused: u64,
     warnings: Vec<String>,
 }
@@ -51,55 +67,116 @@ pub(crate) struct Engine<'a> {
 impl<'a> Engine<'a> {
     /// A cluster with its nodes, schedulers that have just listed it, and all that
     /// the scenario will do on the agenda.
-    pub(crate) fn new(scenario: &'a Scenario, seed: u64, brains: Vec<Box<dyn Brain>>) -> Self {
+    pub(crate) fn new(scenario: &'a Scenario, seed: u64, maker: Maker<'a>) -> Self {
         let rng = Rng::new(seed);
         let finite = scenario.workloads.iter().filter(|w| w.runtime.is_some());
+        let plan = &scenario.faults;
+        let replicas = usize::from(scenario.scheduler.replicas.max(1));
+        let elects = replicas > 1 || plan.kills();
+        let faults = Faults::new(&rng, plan);
         let mut engine = Self {
             scenario,
             seed,
             now: EPOCH,
             moved: EPOCH,
             agenda: Agenda::default(),
-            link: Link::new(&rng, Latency::default()),
-            api: Api::default(),
+            link: Link::new(&rng, Latency::default(), faults),
+            api: if plan.is_empty() { Api::default() } else { Api::with_history() },
             kubelets: Kubelets::new(&rng),
             jobs: Jobs::new(&rng),
             cluster: Cluster::default(),
-            processes: brains.into_iter().map(|brain| Process::new(brain, EPOCH)).collect(),
+            processes: (0..replicas).map(|_| None).collect(),
+            starts: vec![0; replicas],
+            maker,
+            lease: elects.then(Lease::default),
+            broken: Vec::new(),
             record: Record::new(scenario),
-            checker: Checker::default(),
+            checker: Checker::new(scenario),
             progress: Progress {
                 pods: scenario.pod_count(),
                 finite: finite.map(crate::scenario::Workload::pod_count).sum(),
                 ..Progress::default()
             },
             attempts: 0,
+            steps: 0,
+            digest: Digest::default(),
             refused: 0,
             warnings: Vec::new(),
         };
+        for budget in &scenario.budgets {
+            engine.api.add_budget(budget.clone());
+        }
         for group in &scenario.nodes {
             Cluster::add(engine.now, group, &mut engine.api);
         }
         for notice in engine.api.take_notices() {
             engine.see(&notice);
         }
-        for replica in engine.replicas() {
-            engine.list(replica);
+        for replica in (0..replicas).filter_map(|i| u8::try_from(i).ok()) {
+            engine.start(Replica(replica));
         }
-        for (index, workload) in (0u32..).zip(&scenario.workloads) {
-            for round in 0..workload.repeat {
-                let at = EPOCH.after_micros(workload.at + workload.every * i64::from(round));
-                engine.agenda.push(at, Event::Submit { workload: index, round });
-            }
-        }
-        for (index, event) in scenario.events.iter().enumerate() {
-            engine.agenda.push(EPOCH.after_micros(event.at), Event::Cluster(index));
-        }
+        engine.plan();
         engine
     }
 
-    pub(crate) fn replicas(&self) -> impl Iterator<Item = Replica> + use<> {
-        (0..self.processes.len()).filter_map(|i| u8::try_from(i).ok()).map(Replica)
+    /// Puts on the agenda what the scenario says.
+    fn plan(&mut self) {
+        let scenario = self.scenario;
+        for (index, workload) in (0u32..).zip(&scenario.workloads) {
+            for round in 0..workload.repeat {
+                let at = EPOCH.after_micros(workload.at + workload.every * i64::from(round));
+                self.agenda.push(at, Event::Submit { workload: index, round });
+            }
+        }
+        for (index, event) in scenario.events.iter().enumerate() {
+            self.agenda.push(EPOCH.after_micros(event.at), Event::Cluster(index));
+        }
+        if !scenario.faults.is_empty() {
+            for (index, (at, _)) in scenario.faults.blows.iter().enumerate() {
+                self.agenda.push(EPOCH.after_micros(*at), Event::Blow(index));
+            }
+            self.agenda.push(self.link.faults.end(), Event::Mend);
+        }
+    }
+
+    /// The process of that identity, if it still lives.
+    pub(crate) fn process(&mut self, who: Identity) -> Option<&mut Process> {
+        self.processes[usize::from(who.0.0)].as_mut().filter(|process| process.me == who)
+    }
+
+    /// A process starts with empty memory, and lists.
+    fn start(&mut self, replica: Replica) {
+        let index = usize::from(replica.0);
+        if self.processes[index].is_some() {
+            return;
+        }
+        let me = (replica, self.starts[index]);
+        let brain = (self.maker)();
+        self.processes[index] = Some(Process::new(brain, self.now, me, self.lease.is_some()));
+        if self.starts[index] == 0 {
+            self.first_list(me);
+        } else {
+            self.reconnect(me, Kind::Node);
+            self.reconnect(me, Kind::Pod);
+        }
+        if self.lease.is_some() {
+            self.agenda.push(self.now, Event::Lease(me));
+        }
+    }
+
+    /// A process dies; calls that it has sent are still under way.
+    fn kill(&mut self, who: Identity, back: Micros) {
+        if self.process(who).is_none() {
+            return;
+        }
+        let index = usize::from(who.0.0);
+        if let Some(mut process) = self.processes[index].take() {
+            for finding in process.take_findings() {
+                self.checker.found(self.now, &finding);
+            }
+        }
+        self.starts[index] += 1;
+        self.agenda.push(self.now.after_micros(back), Event::Start(who.0));
     }
 
     /// Runs to the end.
@@ -109,7 +186,9 @@ impl<'a> Engine<'a> {
         progress: &mut dyn FnMut(&Progress),
     ) -> Result<Outcome, Unsettled> {
         let limit = until.map(|micros| EPOCH.after_micros(micros));
-        let mut steps = 0u64;
+        let faulty = !self.scenario.faults.is_empty();
+        let quiet = if faulty { QUIET_AFTER_FAULTS } else { QUIET };
+        let most = if faulty { MAX_FAULTY_STEPS } else { MAX_STEPS };
         let ended = loop {
             let Some(next) = self.agenda.next() else {
                 break Ended::Quiet;
@@ -117,7 +196,7 @@ impl<'a> Engine<'a> {
             if limit.is_some_and(|limit| next > limit) {
                 break Ended::Until;
             }
-            if !self.agenda.moving() && next > self.moved.after_micros(QUIET) {
+            if !self.agenda.moving() && next > self.moved.after_micros(quiet) {
                 break Ended::Quiet;
             }
             let Some((at, event)) = self.agenda.pop() else {
@@ -125,11 +204,11 @@ impl<'a> Engine<'a> {
             };
             self.now = at;
             self.step(event);
-            steps += 1;
-            if steps == MAX_STEPS {
+            self.steps += 1;
+            if self.steps == most {
                 return Err(Unsettled(since_epoch(self.now)));
             }
-            if steps.is_multiple_of(PROGRESS_STEPS) {
+            if self.steps.is_multiple_of(PROGRESS_STEPS) {
                 self.progress.time = since_epoch(self.now);
                 progress(&self.progress);
             }
@@ -140,7 +219,13 @@ impl<'a> Engine<'a> {
         };
         self.progress.time = since_epoch(end);
         progress(&self.progress);
+        if ended == Ended::Quiet {
+            self.judge_rest();
+        }
         Ok(Outcome {
+            steps: self.steps,
+            digest: self.digest.value(),
+            faults: self.link.faults.counts,
             seed: self.seed,
             end,
             ended,
@@ -154,78 +239,282 @@ impl<'a> Engine<'a> {
 
     fn step(&mut self, event: Event) {
         let now = self.now;
+        if let Some(who) = event.process() {
+            match self.process(who).map(|p| p.frozen_until) {
+                None => return,
+                Some(until) if until > now => return self.agenda.push(until, event),
+                Some(_) => {}
+            }
+        }
         match event {
-            Event::Hear(replica, input) => {
-                let wish = self.processes[usize::from(replica.0)].hear(now, input);
-                self.settle(replica, wish);
+            Event::Stream(who, kind, generation, item) => self.deliver(who, kind, generation, item),
+            Event::Reconnect(who, kind) => self.reconnect(who, kind),
+            Event::Hear(who, input) => self.tell(who, input),
+            Event::Call(who, serial, call, manner) => self.serve(who, serial, call, manner),
+            Event::Answer(who, serial, result) => self.answered(who, serial, result),
+            Event::Again(who, serial) => self.send(who, serial),
+            Event::Lease(who) => self.look_at_lease(who),
+            Event::Start(replica) => self.start(replica),
+            Event::Blow(index) => self.blow(self.scenario.faults.blows[index].1),
+            Event::Mend => self.mend(),
+            Event::Timer(who) => {
+                let wish = self.process(who).and_then(|process| process.timer(now));
+                self.settle(who, wish);
             }
-            Event::Timer(replica) => {
-                let wish = self.processes[usize::from(replica.0)].timer(now);
-                self.settle(replica, wish);
-            }
-            Event::Cycle(replica) => {
-                let (attempt, wish) = self.processes[usize::from(replica.0)].cycle(now);
-                if let Some(attempt) = attempt {
-                    self.attempts += 1;
-                    if let Some(id) = self.api.find(&attempt.pod) {
-                        self.record.attempted(id);
-                    }
-                }
-                self.settle(replica, wish);
-            }
-            Event::Call(replica, effect) => self.serve(replica, effect),
+            Event::Cycle(who) => self.cycle(who),
             Event::Notify(Watcher::Controllers, notice) => {
                 self.jobs.observe(now, &notice, &self.scenario.workloads, &mut self.api);
+                self.api.reconcile_budgets(now);
             }
             Event::Notify(_, notice) => {
-                for (at, timer) in self.kubelets.observe(now, &notice, &self.api) {
-                    self.agenda.push(at, Event::Kubelet(timer));
-                }
+                let timers = self.kubelets.observe(now, &notice, &self.api);
+                self.set(timers);
             }
             Event::Kubelet(timer) => {
-                if let Some((at, timer)) = self.kubelets.fire(now, timer, &mut self.api) {
-                    self.agenda.push(at, Event::Kubelet(timer));
-                }
+                let faults = &mut self.link.faults;
+                let next = self.kubelets.fire(now, timer, &mut self.api, faults);
+                self.set(next);
             }
             Event::Submit { workload, round } => {
                 let scenario = self.scenario;
                 let submitted = (workload, &scenario.workloads[workload as usize]);
                 self.jobs.submit(now, submitted, round, &mut self.api);
             }
-            Event::Cluster(index) => {
-                let action = &self.scenario.events[index].action;
-                for node in self.cluster.act(now, action, &mut self.api) {
-                    self.agenda.push(now.after_micros(ORPHAN_QUARANTINE), Event::Orphans(node));
-                }
-            }
+            Event::Cluster(index) => self.act(&self.scenario.events[index].action),
             Event::Orphans(node) => Cluster::collect_orphans(&node, &mut self.api),
+            Event::TaintEviction(node) => {
+                Cluster::evict_unreachable(now, &node, &mut self.api);
+            }
         }
-        for notice in self.api.take_notices() {
+        for mut notice in self.api.take_notices() {
+            let kind = notice.kind();
+            if self.link.faults.strikes(now, Fault::Malformed) {
+                notice.set_broken();
+                if let Some(log) = self.api.log_mut() {
+                    log.break_version(kind, notice.revision());
+                }
+                self.broken.push(notice.clone());
+            }
             self.see(&notice);
             self.publish(&notice);
         }
     }
 
+    fn set(&mut self, timers: impl IntoIterator<Item = (Tick, Timer)>) {
+        for (at, timer) in timers {
+            self.agenda.push(at, Event::Kubelet(timer));
+        }
+    }
+
+    /// Something of the scenario happens.
+    fn act(&mut self, action: &Action) {
+        let now = self.now;
+        for node in self.cluster.act(now, action, &mut self.api) {
+            self.agenda.push(now.after_micros(ORPHAN_QUARANTINE), Event::Orphans(node));
+        }
+        match action {
+            Action::NotReady(names) => {
+                for name in names {
+                    self.kubelets.silence(name);
+                    let at = now.after_micros(UNREACHABLE);
+                    self.agenda.push(at, Event::TaintEviction(name.clone()));
+                }
+            }
+            Action::Ready(names) => {
+                for name in names {
+                    let timers = self.kubelets.wake(now, name);
+                    self.set(timers);
+                }
+            }
+            _ => self.befall(action),
+        }
+    }
+
+    fn cycle(&mut self, who: Identity) {
+        let now = self.now;
+        let Some((attempt, wish)) = self.process(who).map(|process| process.cycle(now)) else {
+            return;
+        };
+        if let Some(attempt) = attempt {
+            self.attempts += 1;
+            if let Some(id) = self.api.find(&attempt.pod) {
+                self.record.attempted(id);
+            }
+        }
+        self.settle(who, wish);
+    }
+
+    /// A scheduler is told something.
+    pub(crate) fn tell(&mut self, who: Identity, input: Input) {
+        let now = self.now;
+        let wish = self.process(who).and_then(|process| process.hear(now, input));
+        self.settle(who, wish);
+    }
+
     /// After a scheduler was woken: its next wake-up, and what it wants done.
-    fn settle(&mut self, replica: Replica, wish: Option<Wish>) {
+    fn settle(&mut self, who: Identity, wish: Option<Wish>) {
         match wish {
-            Some(Wish::Cycle(at)) => self.agenda.push(at, Event::Cycle(replica)),
-            Some(Wish::Timer(at)) => self.agenda.push(at, Event::Timer(replica)),
+            Some(Wish::Cycle(at)) => self.agenda.push(at, Event::Cycle(who)),
+            Some(Wish::Timer(at)) => self.agenda.push(at, Event::Timer(who)),
             None => {}
         }
-        let process = &mut self.processes[usize::from(replica.0)];
+        let now = self.now;
+        let Some(process) = self.process(who) else {
+            return;
+        };
         let complaints = process.take_complaints();
         let effects = process.take_effects();
         for complaint in complaints {
-            self.warn(format!("the scheduler could not read {complaint}"));
+            match complaint {
+                Complaint::Malformed(what) => {
+                    self.warn(format!("the scheduler could not read {what}"));
+                }
+                Complaint::Panic(what) => {
+                    self.checker.found(now, &Finding { invariant: "panic", what });
+                }
+            }
         }
         for effect in effects {
             if let Effect::Event(_) = effect {
                 continue; // read by people only, and the condition says the same
             }
-            if let Some(at) = self.link.arrival(Hop::Call(replica), self.now) {
-                self.agenda.push(at, Event::Call(replica, effect));
+            self.digest_effect(&effect);
+            self.submit(who, effect);
+            if self.link.faults.strikes(now, Fault::KillBetweenEffects) {
+                let back = self.link.faults.comeback();
+                return self.kill(who, back);
             }
+        }
+    }
+
+    fn digest_effect(&mut self, effect: &Effect) {
+        self.digest.number(self.now.0.unsigned_abs());
+        match effect {
+            Effect::Bind { pod, node, attempt } => {
+                self.digest.text(&pod.uid);
+                self.digest.text(node);
+                self.digest.number(*attempt);
+            }
+            Effect::PatchStatus(patch) => {
+                self.digest.text(&patch.pod.uid);
+                self.digest.text(patch.condition.as_ref().map_or("", |c| &c.message));
+            }
+            Effect::Event(_) | Effect::Call { .. } => {}
+        }
+    }
+
+    /// A candidate looks at the lease, and again in a while.
+    fn look_at_lease(&mut self, who: Identity) {
+        let now = self.now;
+        self.agenda.push(now.after_micros(RETRY), Event::Lease(who));
+        let faults = &mut self.link.faults;
+        if faults.server_away(now) || faults.strikes(now, Fault::LostRenewal) {
+            return;
+        }
+        let Some(mut lease) = self.lease else {
+            return;
+        };
+        let before = lease.holder;
+        let Some(process) = self.process(who) else {
+            return;
+        };
+        let local = process.local(now);
+        let took = process.candidate.as_mut().is_some_and(|c| c.look(local, &mut lease));
+        let wish = if took { process.want_cycle(now) } else { None };
+        self.lease = Some(lease);
+        if before != lease.holder
+            && let Some(other) = before
+            && self.process(other).is_some_and(|p| p.may_write(now))
+        {
+            self.link.faults.counts.overlaps += 1;
+        }
+        self.settle(who, wish);
+    }
+
+    /// A fault of the plan.
+    fn blow(&mut self, blow: Blow) {
+        let now = self.now;
+        if now >= self.link.faults.end() {
+            return;
+        }
+        self.link.faults.blow(now, blow);
+        let named = |engine: &Self, replica: u8| {
+            let process = engine.processes.get(usize::from(replica));
+            process.and_then(Option::as_ref).map(|process| process.me)
+        };
+        match blow {
+            Blow::Kill { replica, back } => {
+                if let Some(who) = named(self, replica) {
+                    self.kill(who, back);
+                }
+            }
+            Blow::Freeze { replica, span } => {
+                if let Some(process) = named(self, replica).and_then(|who| self.process(who)) {
+                    process.frozen_until = now.after_micros(span);
+                }
+            }
+            Blow::ClockJump { replica, by } => {
+                if let Some(who) = named(self, replica) {
+                    let wish = self.process(who).and_then(|process| {
+                        process.jump(by);
+                        process.want_cycle(now)
+                    });
+                    self.settle(who, wish);
+                }
+            }
+            Blow::RestartServer { .. } => self.cut_all(None),
+            Blow::Compact { replica } => {
+                let revision = self.api.revision();
+                if let Some(log) = self.api.log_mut() {
+                    log.compact(revision);
+                }
+                self.cut_all(Some(Replica(replica)));
+            }
+        }
+    }
+
+    fn cut_all(&mut self, only: Option<Replica>) {
+        let all: Vec<Identity> = self.processes.iter().flatten().map(|p| p.me).collect();
+        for who in all.into_iter().filter(|who| only.is_none_or(|only| only == who.0)) {
+            self.cut(who, Kind::Node);
+            self.cut(who, Kind::Pod);
+        }
+    }
+
+    /// The faults are over: objects that could not be decoded are written anew.
+    fn mend(&mut self) {
+        self.moved = self.now;
+        for notice in std::mem::take(&mut self.broken) {
+            self.api.touch(&notice);
+        }
+    }
+
+    /// Everything has come to rest: is all well?
+    fn judge_rest(&mut self) {
+        let now = self.now;
+        let mut findings = Vec::new();
+        let truth = Truth::new(&self.api, &self.scenario.scheduler);
+        let mut known = false;
+        for process in self.processes.iter_mut().flatten() {
+            findings.extend(process.take_findings());
+            let Some((cache, queue)) = process.views() else {
+                continue;
+            };
+            known = true;
+            let statement = Statement {
+                name: format!("scheduler {}", process.me.0.0),
+                leads: process.may_write(now),
+                idle: process.writer.is_idle(),
+                cache,
+                queue,
+            };
+            truth.compare(&statement, &mut findings);
+        }
+        if known {
+            truth.left_waiting(&mut findings);
+        }
+        for finding in &findings {
+            self.checker.found(now, finding);
         }
     }
 
@@ -238,6 +527,8 @@ impl<'a> Engine<'a> {
     /// The record and the checker see every write at once.
     fn see(&mut self, notice: &Notice) {
         self.checker.observe(self.now, notice);
+        self.digest.number(notice.revision());
+        self.digest.number(self.now.0.unsigned_abs());
         let (bound, ended) = match notice {
             Notice::Pod { id, .. } => self.standing(id.index()),
             Notice::Node { .. } => (false, false),

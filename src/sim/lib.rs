@@ -12,13 +12,17 @@
 #![deny(missing_docs)]
 
 mod agenda;
+mod befall;
 pub mod check;
+mod digest;
 mod engine;
 #[cfg(test)]
 mod engine_tests;
+pub mod faults;
+mod lease;
 pub mod limits;
 mod link;
-mod model;
+pub mod model;
 mod outcome;
 mod progress;
 pub mod record;
@@ -26,15 +30,17 @@ pub mod report;
 pub mod rng;
 pub mod scenario;
 mod scheduler;
+pub mod swarm;
 #[cfg(test)]
 mod testing;
 pub mod time;
 mod wire;
+mod writer;
 
 pub use outcome::{Ended, Outcome, Progress, Unsettled};
 pub use progress::Meter;
 pub use scenario::{Scenario, ScenarioError};
-pub use scheduler::{Attempt, Brain};
+pub use scheduler::{Attempt, Brain, Complaint};
 
 use time::Micros;
 
@@ -58,10 +64,11 @@ pub fn run(
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Outcome, Unsettled> {
     let seed = options.seed.unwrap_or(scenario.seed);
-    run_with(scenario, options, scheduler::muster(seed), progress)
+    let maker = Box::new(|| scheduler::muster(scenario.scheduler.config(seed)));
+    start(scenario, options, maker, progress)
 }
 
-/// Runs a scenario on any [`Brain`].
+/// Runs a scenario on any [`Brain`]; a process that starts again gets Muster's core.
 ///
 /// # Errors
 ///
@@ -73,6 +80,19 @@ pub fn run_with(
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Outcome, Unsettled> {
     let seed = options.seed.unwrap_or(scenario.seed);
+    let mut first = Some(brain);
+    let muster = move || scheduler::muster(scenario.scheduler.config(seed));
+    let maker = Box::new(move || first.take().unwrap_or_else(muster));
+    start(scenario, options, maker, progress)
+}
+
+fn start<'a>(
+    scenario: &'a Scenario,
+    options: Options,
+    maker: scheduler::Maker<'a>,
+    progress: &mut dyn FnMut(&Progress),
+) -> Result<Outcome, Unsettled> {
+    let seed = options.seed.unwrap_or(scenario.seed);
     let until = options.until.or(scenario.until);
-    engine::Engine::new(scenario, seed, vec![brain]).run(until, progress)
+    engine::Engine::new(scenario, seed, maker).run(until, progress)
 }

@@ -37,3 +37,9 @@ pub const MAX_STEPS: u64 = 200_000_000;
 pub const MAX_VIOLATIONS: usize = 100;
 /// Malformed objects and unanswered calls kept in full; the rest is counted.
 pub const MAX_WARNINGS: usize = 100;
+/// Scheduler processes.
+pub const MAX_REPLICAS: i64 = 3;
+/// Entries of `budgets`.
+pub const MAX_BUDGETS: usize = 1_000;
+/// As [`MAX_STEPS`], when faults are injected.
+pub const MAX_FAULTY_STEPS: u64 = 2_000_000;

@@ -3,6 +3,7 @@
 use muster_core::io::Tick;
 
 use crate::check::Verdict;
+use crate::faults::Counts;
 use crate::limits::MAX_STEPS;
 use crate::record::Record;
 use crate::time::Micros;
@@ -51,6 +52,12 @@ pub struct Outcome {
     pub end: Tick,
     /// Why it ended.
     pub ended: Ended,
+    /// Events handled.
+    pub steps: u64,
+    /// A fingerprint of all effects and all writes.
+    pub digest: u64,
+    /// Faults that happened.
+    pub faults: Counts,
     /// Decisions of the scheduler.
     pub attempts: u64,
     /// Binds that the API server refused.

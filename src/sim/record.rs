@@ -150,7 +150,7 @@ impl Record {
     /// One accepted write; whether it was more than a word about a pod.
     pub(crate) fn observe(&mut self, now: Tick, notice: &Notice) -> bool {
         match notice {
-            Notice::Node { object, deleted } => {
+            Notice::Node { object, deleted, .. } => {
                 let id = self.node_id(now, &object.metadata.name, || {
                     Ask::new(amounts(&object.status.allocatable))
                 });
@@ -159,7 +159,7 @@ impl Record {
                 toggle(&mut node.cordoned, now, !*deleted && object.spec.unschedulable);
                 true
             }
-            Notice::Pod { id, facts, object, deleted } => {
+            Notice::Pod { id, facts, object, deleted, .. } => {
                 let node = (!object.spec.node_name.is_empty())
                     .then(|| self.node_id(now, &object.spec.node_name, Ask::default));
                 let created = self.pods.len() <= id.index();

@@ -6,96 +6,354 @@
 
 use std::sync::Arc;
 
-use muster_core::io::{Change, Effect, Input, Kind, ObjectKey, Reply};
+use muster_api::k8s::{Node, Pod};
+use muster_core::io::{Change, Effect, Input, Kind, ObjectKey, Reply, Tick};
+use muster_core::outbox::{CALL_DEADLINE, Failure, NOT_LEADING, PodCall};
 
-use crate::agenda::Event;
+use crate::agenda::{Event, Item, Manner};
 use crate::engine::Engine;
-use crate::link::{Hop, Replica, Watcher};
+use crate::faults::Fate;
+use crate::lease::Identity;
+use crate::link::{Hop, Watcher};
 use crate::model::api::Notice;
 use crate::model::cluster::ORPHAN_QUARANTINE;
+use crate::model::log::Listing;
+use crate::model::objects::is_terminal;
+use crate::scenario::Fault;
+use crate::time::Micros;
+use crate::writer::{After, Serial};
+
+/// Objects of a list arrive this far apart when things may go wrong in between.
+const LIST_STEP: Micros = 50;
 
 impl Engine<'_> {
-    /// A scheduler's first list.
-    pub(crate) fn list(&mut self, replica: Replica) {
-        let nodes = self.api.nodes().map(|n| Input::Node(Change::Upsert(Box::new((**n).clone()))));
-        let pods =
-            self.api.pods().map(|(_, p)| Input::Pod(Change::Upsert(Box::new((*p.object).clone()))));
-        let mut inputs = vec![Input::RelistStarted(Kind::Node)];
-        inputs.extend(nodes);
-        inputs.extend([Input::RelistDone(Kind::Node), Input::RelistStarted(Kind::Pod)]);
-        inputs.extend(pods);
-        inputs.push(Input::RelistDone(Kind::Pod));
-        for input in inputs {
-            self.agenda.push(self.now, Event::Hear(replica, input));
+    /// A scheduler's first list, which nobody disturbs.
+    pub(crate) fn first_list(&mut self, who: Identity) {
+        for kind in [Kind::Node, Kind::Pod] {
+            let revision = self.api.revision();
+            self.list(who, kind, revision, 0);
         }
     }
 
-    /// A scheduler's call reaches the API server.
-    pub(crate) fn serve(&mut self, replica: Replica, effect: Effect) {
-        let answer = match effect {
-            Effect::Bind { pod, node, attempt } => {
-                let result = self.api.bind(&pod, &node);
-                self.refused += u64::from(result.is_err());
-                if result.is_ok() && self.api.node(&node).is_none() {
-                    let at = self.now.after_micros(ORPHAN_QUARANTINE);
-                    self.agenda.push(at, Event::Orphans(node.to_string()));
-                }
-                Input::BindDone { pod, attempt, result: result.map(drop) }
+    /// Sends a list as of `revision`, and all that happens after it.
+    fn list(&mut self, who: Identity, kind: Kind, revision: u64, step: Micros) {
+        let now = self.now;
+        let Some(process) = self.process(who) else {
+            return;
+        };
+        let stream = process.stream(kind);
+        (stream.connected, stream.listed, stream.seen) = (true, false, revision);
+        let generation = stream.generation;
+        let listing = match self.api.log() {
+            Some(log) => log.list(kind, revision),
+            None if kind == Kind::Node => {
+                Listing::Nodes(self.api.nodes().map(|n| (n.clone(), false)).collect())
             }
-            Effect::PatchStatus(patch) => {
-                if let (Ok(id), Some(condition)) = (self.api.patch_status(&patch), &patch.condition)
-                {
-                    self.record.explained(id, condition);
-                }
-                return;
-            }
-            Effect::Event(_) => return,
-            Effect::Call { token, plugin, .. } => {
-                self.warn(format!("plugin {plugin} called outside; nobody is there"));
-                let reply = Reply::Failed(Arc::from("nobody answers in a simulation"));
-                Input::Reply { token, reply }
+            None => {
+                Listing::Pods(self.api.pods().map(|(_, p)| (p.object.clone(), false)).collect())
             }
         };
-        if let Some(at) = self.link.arrival(Hop::Answer(replica), self.now) {
-            self.agenda.push(at, Event::Hear(replica, answer));
+        let mut at = now;
+        let mut send = |engine: &mut Self, item: Item| {
+            engine.agenda.push(at, Event::Stream(who, kind, generation, item));
+            at = at.after_micros(step);
+        };
+        send(self, Item::Begin);
+        match listing {
+            Listing::Nodes(nodes) => {
+                nodes.into_iter().for_each(|(node, broken)| send(self, Item::Node(node, broken)));
+            }
+            Listing::Pods(pods) => {
+                pods.into_iter().for_each(|(pod, broken)| send(self, Item::Pod(pod, broken)));
+            }
+        }
+        send(self, Item::End(revision));
+        let hop = Hop::Watch(Watcher::Scheduler(who.0), kind);
+        if step > 0 {
+            self.link.hold(hop, at);
+            self.resume(who, kind, revision, at);
+        }
+    }
+
+    /// Sends what has happened since `revision`; false if that is not known any more.
+    fn resume(&mut self, who: Identity, kind: Kind, revision: u64, at: Tick) -> bool {
+        let Some(log) = self.api.log() else {
+            return true;
+        };
+        let Ok(missed) = log.since(kind, revision) else {
+            return false;
+        };
+        let missed: Vec<Notice> = missed.iter().map(|(_, notice)| notice.clone()).collect();
+        let Some(generation) = self.process(who).map(|p| {
+            let stream = p.stream(kind);
+            stream.connected = true;
+            stream.generation
+        }) else {
+            return true;
+        };
+        for notice in missed {
+            let hop = Hop::Watch(Watcher::Scheduler(who.0), kind);
+            let at = self.link.arrival(hop, self.now).max(at);
+            self.agenda.push(at, Event::Stream(who, kind, generation, Item::Notice(notice)));
+        }
+        true
+    }
+
+    /// A cut watch is asked for again: from where it was, or by a new list.
+    pub(crate) fn reconnect(&mut self, who: Identity, kind: Kind) {
+        let now = self.now;
+        if self.link.faults.server_away(now) {
+            let at = now.after_micros(self.link.faults.reconnect_pause());
+            self.agenda.push(at, Event::Reconnect(who, kind));
+            return;
+        }
+        let Some(stream) = self.process(who).map(|p| *p.stream(kind)) else {
+            return;
+        };
+        let expired = self.link.faults.strikes(now, Fault::Expired);
+        if stream.listed && !expired && self.resume(who, kind, stream.seen, now) {
+            return;
+        }
+        self.link.faults.counts.relists += 1;
+        let lag = self.link.faults.list_lag(now);
+        let revision = self.api.revision().saturating_sub(lag);
+        self.list(who, kind, revision, LIST_STEP);
+    }
+
+    /// A watch is cut.
+    pub(crate) fn cut(&mut self, who: Identity, kind: Kind) {
+        let Some(process) = self.process(who) else {
+            return;
+        };
+        let stream = process.stream(kind);
+        stream.generation += 1;
+        stream.connected = false;
+        let at = self.now.after_micros(self.link.faults.reconnect_pause());
+        self.agenda.push(at, Event::Reconnect(who, kind));
+    }
+
+    /// A watch delivers.
+    pub(crate) fn deliver(&mut self, who: Identity, kind: Kind, generation: u32, item: Item) {
+        let now = self.now;
+        let Some(process) = self.process(who) else {
+            return;
+        };
+        if process.stream(kind).generation != generation {
+            return;
+        }
+        if self.link.faults.strikes(now, Fault::CutStream) {
+            return self.cut(who, kind);
+        }
+        let input = match item {
+            Item::Begin => Some(Input::RelistStarted(kind)),
+            Item::End(revision) => {
+                let Some(process) = self.process(who) else { return };
+                let stream = process.stream(kind);
+                (stream.seen, stream.listed) = (revision, true);
+                Some(Input::RelistDone(kind))
+            }
+            Item::Node(node, broken) => read_node(&node, broken),
+            // The field selector leaves out pods that have ended.
+            Item::Pod(pod, _) if is_terminal(&pod) => return,
+            Item::Pod(pod, broken) => read_pod(&pod, broken),
+            Item::Notice(notice) => {
+                let revision = notice.revision();
+                if let Some(process) = self.process(who) {
+                    process.stream(kind).seen = revision;
+                }
+                read(&notice)
+            }
+        };
+        match input {
+            Some(input) => self.tell(who, input),
+            None => self.link.faults.counts.skipped += 1,
+        }
+    }
+
+    /// An effect is handed to the writer, which starts what can start.
+    pub(crate) fn submit(&mut self, who: Identity, effect: Effect) {
+        if let Effect::Call { token, plugin, .. } = effect {
+            self.warn(format!("plugin {plugin} called outside; nobody is there"));
+            let reply = Reply::Failed(Arc::from("nobody answers in a simulation"));
+            let at = self.link.arrival(Hop::Answer(who.0), self.now);
+            return self.agenda.push(at, Event::Hear(who, Input::Reply { token, reply }));
+        }
+        if let Some(process) = self.process(who) {
+            process.writer.submit(effect);
+        }
+        self.start_calls(who);
+    }
+
+    fn start_calls(&mut self, who: Identity) {
+        while let Some(serial) = self.process(who).and_then(|p| p.writer.start()) {
+            self.send(who, serial);
+        }
+    }
+
+    /// One attempt of a call.
+    pub(crate) fn send(&mut self, who: Identity, serial: Serial) {
+        let now = self.now;
+        let Some(process) = self.process(who) else {
+            return;
+        };
+        if !process.may_write(now) {
+            self.link.faults.counts.fenced += 1;
+            return self.answered(who, serial, Err(Failure::NotSent(NOT_LEADING.to_owned())));
+        }
+        let Some(call) = process.writer.call(serial).cloned() else {
+            return;
+        };
+        let patience = Micros::try_from(CALL_DEADLINE.as_micros()).unwrap_or(Micros::MAX);
+        let deadline = now.after_micros(patience);
+        let deadline = process.write_deadline(now).map_or(deadline, |until| deadline.min(until));
+        let late = || Event::Answer(who, serial, Err(Failure::TimedOut));
+        let fate = self.link.faults.call(now);
+        let (after, manner) = match fate {
+            Fate::Pass(after) => (after, Manner::Plain),
+            Fate::Answer { failure, written } => (0, Manner::Fail(failure, written)),
+            Fate::Silence { written } => {
+                self.agenda.push(deadline, late());
+                if !written {
+                    return;
+                }
+                (0, Manner::Silent)
+            }
+        };
+        if after > 0 {
+            self.agenda.push(deadline, late());
+        }
+        let at = self.link.arrival(Hop::Call(who.0), now).after_micros(after);
+        self.agenda.push(at, Event::Call(who, serial, call, manner));
+    }
+
+    /// A call reaches the API server, whether or not its sender still lives.
+    pub(crate) fn serve(&mut self, who: Identity, serial: Serial, call: PodCall, manner: Manner) {
+        let is_bind = matches!(call, PodCall::Bind(_));
+        let result = match manner {
+            Manner::Fail(failure, false) => Err(failure),
+            Manner::Fail(failure, true) => {
+                let _ = self.write(who, &call);
+                Err(failure)
+            }
+            Manner::Plain => self.write(who, &call),
+            Manner::Silent => {
+                let _ = self.write(who, &call);
+                return;
+            }
+        };
+        let hop = if is_bind { Hop::Answer(who.0) } else { Hop::Done(who.0) };
+        let at = self.link.arrival(hop, self.now);
+        self.agenda.push(at, Event::Answer(who, serial, result));
+    }
+
+    /// Carries a call out.
+    fn write(&mut self, who: Identity, call: &PodCall) -> Result<(), Failure> {
+        let before = self.api.revision();
+        let result = match call {
+            PodCall::Bind(bind) => {
+                let result = self.api.bind(&bind.pod, &bind.node);
+                self.refused += u64::from(result.is_err());
+                if result.is_ok() && self.api.node(&bind.node).is_none() {
+                    let at = self.now.after_micros(ORPHAN_QUARANTINE);
+                    self.agenda.push(at, Event::Orphans(bind.node.to_string()));
+                }
+                result.map(drop)
+            }
+            PodCall::Patch(patch) => match self.api.patch_status(patch) {
+                Ok(id) => {
+                    if let Some(condition) = &patch.condition {
+                        self.record.explained(id, condition);
+                    }
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            },
+        };
+        let changed = self.api.revision() != before;
+        let holder = self.lease.as_ref().and_then(|lease| lease.holder);
+        let deposed = holder.is_some_and(|holder| holder != who);
+        let pod = self.api.find(call.pod()).and_then(|id| self.api.pod(id));
+        let scheduler = pod.map(|stored| stored.object.spec.scheduler_name.as_str());
+        self.checker.wrote(self.now, call, changed, deposed, scheduler);
+        result.map_err(crate::model::errors::ApiError::failure)
+    }
+
+    /// An attempt of a call has ended.
+    pub(crate) fn answered(&mut self, who: Identity, serial: Serial, result: Result<(), Failure>) {
+        let now = self.now;
+        let Some(process) = self.process(who) else {
+            return;
+        };
+        let may_write = process.may_write(now);
+        match process.writer.ended(serial, result, may_write) {
+            None => {}
+            Some(After::Again(serial, pause)) => {
+                self.agenda.push(now.after_micros(pause), Event::Again(who, serial));
+            }
+            Some(After::Ended(answer)) => {
+                if let Some(input) = answer {
+                    self.tell(who, input);
+                }
+                self.start_calls(who);
+            }
         }
     }
 
     /// Every watcher hears of a write, each in its own time.
     pub(crate) fn publish(&mut self, notice: &Notice) {
-        let kind = match notice {
-            Notice::Node { .. } => Kind::Node,
-            Notice::Pod { .. } => Kind::Pod,
-        };
-        for replica in self.replicas() {
-            let hop = Hop::Watch(Watcher::Scheduler(replica), kind);
-            if let Some(at) = self.link.arrival(hop, self.now) {
-                self.agenda.push(at, Event::Hear(replica, input(notice)));
+        let kind = notice.kind();
+        for index in 0..self.processes.len() {
+            let Some(process) = &mut self.processes[index] else { continue };
+            let (who, stream) = (process.me, *process.stream(kind));
+            if stream.connected {
+                let hop = Hop::Watch(Watcher::Scheduler(who.0), kind);
+                let at = self.link.arrival(hop, self.now);
+                let item = Item::Notice(notice.clone());
+                self.agenda.push(at, Event::Stream(who, kind, stream.generation, item));
             }
         }
         for watcher in [Watcher::Kubelets, Watcher::Controllers] {
-            if let Some(at) = self.link.arrival(Hop::Watch(watcher, kind), self.now) {
-                self.agenda.push(at, Event::Notify(watcher, notice.clone()));
-            }
+            let at = self.link.arrival(Hop::Watch(watcher, kind), self.now);
+            self.agenda.push(at, Event::Notify(watcher, notice.clone()));
         }
     }
 }
 
-/// A watch event in the core's words.
-fn input(notice: &Notice) -> Input {
+/// A watch event in the core's words, as the live watch translates it: what
+/// cannot be decoded is skipped, but a deletion still counts.
+fn read(notice: &Notice) -> Option<Input> {
     let key = |meta: &muster_api::k8s::ObjectMeta| ObjectKey {
         namespace: meta.namespace.clone(),
         name: meta.name.clone(),
         uid: meta.uid.clone(),
     };
     match notice {
-        Notice::Node { object, deleted: true } => {
-            Input::Node(Change::Delete(key(&object.metadata)))
+        Notice::Node { object, deleted: true, .. } => {
+            Some(Input::Node(Change::Delete(key(&object.metadata))))
         }
-        Notice::Node { object, .. } => Input::Node(Change::Upsert(Box::new((**object).clone()))),
-        Notice::Pod { object, deleted: true, .. } => {
-            Input::Pod(Change::Delete(key(&object.metadata)))
+        Notice::Node { object, broken, .. } => read_node(object, *broken),
+        Notice::Pod { object, deleted, broken, .. } => {
+            // By the field selector a pod that ended is as good as deleted.
+            if *deleted || is_terminal(object) {
+                return Some(Input::Pod(Change::Delete(key(&object.metadata))));
+            }
+            read_pod(object, *broken)
         }
-        Notice::Pod { object, .. } => Input::Pod(Change::Upsert(Box::new((**object).clone()))),
     }
+}
+
+fn read_node(node: &Arc<Node>, broken: bool) -> Option<Input> {
+    let node = if broken { garbled(&node.metadata.name, "taints")? } else { Node::clone(node) };
+    Some(Input::Node(Change::Upsert(Box::new(node))))
+}
+
+fn read_pod(pod: &Arc<Pod>, broken: bool) -> Option<Input> {
+    let pod = if broken { garbled(&pod.metadata.name, "priority")? } else { Pod::clone(pod) };
+    Some(Input::Pod(Change::Upsert(Box::new(pod))))
+}
+
+/// An object with a field of the wrong type, through the decoder of the live watch.
+fn garbled<T: serde::de::DeserializeOwned>(name: &str, field: &str) -> Option<T> {
+    let text = format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{{"{field}":"garbled"}}}}"#);
+    serde_json::from_str(&text).ok()
 }

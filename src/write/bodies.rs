@@ -9,8 +9,8 @@ use http::Method;
 use muster_core::io::{EventRecord, PodRef, StatusPatch};
 use serde::Serialize;
 
-use super::dispatch::Bind;
 use crate::client::Call;
+use muster_core::outbox::Bind;
 
 const JSON: &str = "application/json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";

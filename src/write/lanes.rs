@@ -7,16 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use muster_core::io::{EventRecord, Input, StatusPatch, WriteError};
+use muster_core::outbox::{Bind, Failure, PodCall};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, error, warn};
 
 use super::attempts::{EVENT_ATTEMPTS, PATCH_ATTEMPTS};
 use super::bucket::Bucket;
-use super::dispatch::{Bind, PodCall};
 use super::events::Plan;
 use super::{CALL_LANES, EVENT_LANES, SHARED_LANES, Shared, bodies};
-use crate::client::Failure;
 use crate::run::Message;
 
 /// Most pods whose written condition is remembered.

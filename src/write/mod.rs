@@ -1,6 +1,6 @@
 //! The writer: the core's effects as calls to the API server.
 //!
-//! Owns: one waiting call per pod ([`dispatch`]), how many calls are on their
+//! Owns: one waiting call per pod ([`muster_core::outbox`]), how many calls are on their
 //! way, what is tried again ([`attempts`]), and the answers to the core. Runs
 //! on a thread of its own, so that a burst of decoding cannot delay a bind.
 //!
@@ -10,28 +10,27 @@
 mod attempts;
 mod bodies;
 mod bucket;
-mod dispatch;
 mod events;
 mod lanes;
 #[cfg(test)]
 mod tests;
 
 pub use attempts::{BIND_ATTEMPTS, CALL_DEADLINE, EVENT_ATTEMPTS, PATCH_ATTEMPTS};
-pub use dispatch::{MAX_EVENTS, MAX_PATCHES};
 pub use events::{MAX_SERIES, SERIES_REFRESH, SERIES_WINDOW};
+pub use muster_core::outbox::{MAX_EVENTS, MAX_PATCHES};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use muster_core::io::{Effect, Input, Reply};
+use muster_core::outbox::{Added, Bind, Dispatch, PodCall};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tracing::{debug, info, warn};
 
 use self::attempts::Fenced;
 use self::bucket::Bucket;
-use self::dispatch::{Added, Bind, Dispatch, PodCall};
 use self::events::Recent;
 use crate::client::{ClientError, Wire};
 use crate::elect::Leadership;

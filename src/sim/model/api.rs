@@ -9,8 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_api::k8s::{Node, Pod, PodCondition, Time};
-use muster_core::io::{Condition, PodRef, StatusPatch, Tick, WriteError};
+use muster_core::io::{Condition, Kind, PodRef, StatusPatch, Tick};
 
+use super::budget::{Budget, StoredBudget};
+use super::errors::{ApiError, other_uid};
+use super::log::Log;
 use super::objects::{is_terminal, node_uid, pod_of_uid, pod_uid};
 use crate::time::{Micros, SECOND};
 
@@ -45,8 +48,31 @@ pub(crate) struct StoredPod {
 /// One accepted write, as a watch tells it.
 #[derive(Clone, Debug)]
 pub(crate) enum Notice {
-    Node { object: Arc<Node>, deleted: bool },
-    Pod { id: PodId, facts: Facts, object: Arc<Pod>, deleted: bool },
+    Node { object: Arc<Node>, deleted: bool, broken: bool },
+    Pod { id: PodId, facts: Facts, object: Arc<Pod>, deleted: bool, broken: bool },
+}
+
+impl Notice {
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Self::Node { .. } => Kind::Node,
+            Self::Pod { .. } => Kind::Pod,
+        }
+    }
+
+    /// The revision of this write.
+    pub(crate) fn revision(&self) -> u64 {
+        let meta = match self {
+            Self::Node { object, .. } => &object.metadata,
+            Self::Pod { object, .. } => &object.metadata,
+        };
+        meta.resource_version.parse().unwrap_or(0)
+    }
+
+    pub(crate) fn set_broken(&mut self) {
+        let (Self::Node { broken, .. } | Self::Pod { broken, .. }) = self;
+        *broken = true;
+    }
 }
 
 /// The store.
@@ -59,6 +85,8 @@ pub(crate) struct Api {
     pod_ids: BTreeMap<String, PodId>,
     pods_on: BTreeMap<String, BTreeSet<PodId>>,
     notices: Vec<Notice>,
+    budgets: Vec<StoredBudget>,
+    log: Option<Log>,
 }
 
 fn key(namespace: &str, name: &str) -> String {
@@ -71,6 +99,56 @@ fn timestamp(now: Tick) -> Time {
 }
 
 impl Api {
+    /// A server that remembers every version, for lists and watches that are late.
+    pub(crate) fn with_history() -> Self {
+        Self { log: Some(Log::default()), ..Self::default() }
+    }
+
+    /// The revision of the last write.
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    pub(crate) fn log(&self) -> Option<&Log> {
+        self.log.as_ref()
+    }
+
+    pub(crate) fn log_mut(&mut self) -> Option<&mut Log> {
+        self.log.as_mut()
+    }
+
+    fn tell(&mut self, notice: Notice) {
+        if let Some(log) = &mut self.log {
+            log.push(self.revision, &notice);
+        }
+        self.notices.push(notice);
+    }
+
+    pub(crate) fn add_budget(&mut self, spec: Budget) {
+        self.budgets.push(StoredBudget { spec, ..StoredBudget::default() });
+    }
+
+    pub(crate) fn budgets(&self) -> &[StoredBudget] {
+        &self.budgets
+    }
+
+    pub(crate) fn budgets_mut(&mut self) -> &mut [StoredBudget] {
+        &mut self.budgets
+    }
+
+    /// The disruption controller looks at every budget.
+    pub(crate) fn reconcile_budgets(&mut self, now: Tick) {
+        for budget in &mut self.budgets {
+            let pods = self.pods.iter().flatten().map(|stored| &*stored.object);
+            budget.reconcile(now, pods, None);
+        }
+    }
+
+    /// The pod of that name.
+    pub(crate) fn pod_named(&self, namespace: &str, name: &str) -> Option<PodId> {
+        self.pod_ids.get(&key(namespace, name)).copied()
+    }
+
     /// Accepted writes since the last call, in order.
     pub(crate) fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
@@ -126,14 +204,37 @@ impl Api {
         }
         let object = Arc::new(node);
         self.nodes.insert(object.metadata.name.clone(), object.clone());
-        self.notices.push(Notice::Node { object, deleted: false });
+        self.tell(Notice::Node { object, deleted: false, broken: false });
+    }
+
+    /// Writes an object anew, as it is: a new version.
+    pub(crate) fn touch(&mut self, notice: &Notice) {
+        match notice {
+            Notice::Node { object, .. } => {
+                let name = &object.metadata.name;
+                if let Some(node) = self.nodes.get(name).map(|n| Node::clone(n)) {
+                    self.put_node(Tick(0), node);
+                }
+            }
+            Notice::Pod { id, .. } => {
+                self.revision += 1;
+                let version = self.revision.to_string();
+                let Some(Some(stored)) = self.pods.get_mut(id.index()) else {
+                    return;
+                };
+                Arc::make_mut(&mut stored.object).metadata.resource_version = version;
+                let StoredPod { object, facts } = stored.clone();
+                let id = *id;
+                self.tell(Notice::Pod { id, facts, object, deleted: false, broken: false });
+            }
+        }
     }
 
     /// Deletes a node; its pods stay until someone collects them.
     pub(crate) fn delete_node(&mut self, name: &str) {
         if let Some(mut object) = self.nodes.remove(name) {
             Arc::make_mut(&mut object).metadata.resource_version = self.next_revision();
-            self.notices.push(Notice::Node { object, deleted: true });
+            self.tell(Notice::Node { object, deleted: true, broken: false });
         }
     }
 
@@ -152,7 +253,7 @@ impl Api {
         self.pod_ids.insert(key(&pod.metadata.namespace, &pod.metadata.name), id);
         let object = Arc::new(pod);
         self.pods.push(Some(StoredPod { object: object.clone(), facts }));
-        self.notices.push(Notice::Pod { id, facts, object, deleted: false });
+        self.tell(Notice::Pod { id, facts, object, deleted: false, broken: false });
         id
     }
 
@@ -166,7 +267,7 @@ impl Api {
         self.pod_ids.remove(&key(&meta.namespace, &meta.name));
         self.forget_place(&object, id);
         Arc::make_mut(&mut object).metadata.resource_version = self.next_revision();
-        self.notices.push(Notice::Pod { id, facts, object, deleted: true });
+        self.tell(Notice::Pod { id, facts, object, deleted: true, broken: false });
     }
 
     fn forget_place(&mut self, pod: &Pod, id: PodId) {
@@ -176,7 +277,7 @@ impl Api {
     }
 
     /// Changes a pod and tells so, unless nothing changed.
-    fn update_pod(&mut self, id: PodId, change: impl FnOnce(&mut Pod)) {
+    pub(crate) fn update_pod(&mut self, id: PodId, change: impl FnOnce(&mut Pod)) {
         let Some(Some(stored)) = self.pods.get_mut(id.index()) else {
             return;
         };
@@ -189,39 +290,30 @@ impl Api {
         changed.metadata.resource_version = self.revision.to_string();
         stored.object = Arc::new(changed);
         let StoredPod { object, facts } = stored.clone();
-        self.notices.push(Notice::Pod { id, facts, object, deleted: false });
+        self.tell(Notice::Pod { id, facts, object, deleted: false, broken: false });
     }
 
     /// The binding subresource.
-    pub(crate) fn bind(&mut self, pod: &PodRef, node: &str) -> Result<PodId, WriteError> {
+    pub(crate) fn bind(&mut self, pod: &PodRef, node: &str) -> Result<PodId, ApiError> {
         let name = &pod.name;
-        let conflict = |why: String| {
-            Err(WriteError::Conflict(format!(
-                "Operation cannot be fulfilled on pods/binding \"{name}\": {why}"
-            )))
-        };
-        let Some(&id) = self.pod_ids.get(&key(&pod.namespace, name)) else {
-            return Err(WriteError::NotFound(format!("pods \"{name}\" not found")));
-        };
-        let Some(stored) = self.pod(id) else {
-            return Err(WriteError::NotFound(format!("pods \"{name}\" not found")));
+        let conflict = |why: &str| Err(ApiError::conflict("pods/binding", name, why));
+        let found = self.pod_ids.get(&key(&pod.namespace, name)).copied();
+        let Some((id, stored)) = found.and_then(|id| Some((id, self.pod(id)?))) else {
+            return Err(ApiError::not_found("pods", name));
         };
         let object = &stored.object;
         if object.metadata.uid != *pod.uid {
-            return conflict(format!(
-                "Precondition failed: UID in precondition: {}, UID in object meta: {}",
-                pod.uid, object.metadata.uid
-            ));
+            return Err(other_uid("pods/binding", name, &pod.uid, &object.metadata.uid));
         }
         if object.metadata.deletion_timestamp.is_some() {
-            return conflict(format!("pod {name} is being deleted, cannot be assigned to a host"));
+            return conflict(&format!("pod {name} is being deleted, cannot be assigned to a host"));
         }
         if !object.spec.node_name.is_empty() {
             let other = &object.spec.node_name;
-            return conflict(format!("pod {name} is already assigned to node \"{other}\""));
+            return conflict(&format!("pod {name} is already assigned to node \"{other}\""));
         }
         if !object.spec.scheduling_gates.is_empty() {
-            return conflict(format!("pod {name} has non-empty .spec.schedulingGates"));
+            return conflict(&format!("pod {name} has non-empty .spec.schedulingGates"));
         }
         self.pods_on.entry(node.to_owned()).or_default().insert(id);
         self.update_pod(id, |pod| {
@@ -233,9 +325,15 @@ impl Api {
     }
 
     /// The status subresource, as the scheduler patches it.
-    pub(crate) fn patch_status(&mut self, patch: &StatusPatch) -> Result<PodId, WriteError> {
+    pub(crate) fn patch_status(&mut self, patch: &StatusPatch) -> Result<PodId, ApiError> {
         let Some(id) = self.find(&patch.pod) else {
-            return Err(WriteError::NotFound(format!("pods \"{}\" not found", patch.pod.name)));
+            // Another incarnation by that name is a conflict; the body carries the UID.
+            let meta = &patch.pod;
+            let other = self.pod_named(&meta.namespace, &meta.name).and_then(|id| self.pod(id));
+            return Err(match other {
+                Some(other) => other_uid("pods", &meta.name, &meta.uid, &other.object.metadata.uid),
+                None => ApiError::not_found("pods", &meta.name),
+            });
         };
         if self.pod(id).is_some_and(|stored| says_already(&stored.object, patch)) {
             return Ok(id); // most retries say the same again
@@ -256,6 +354,15 @@ impl Api {
         self.update_pod(id, |pod| {
             phase.clone_into(&mut pod.status.phase);
             pod.status.start_time.get_or_insert(timestamp(now));
+            let ready = if phase == "Running" { "True" } else { "False" };
+            put_condition(
+                pod,
+                PodCondition {
+                    kind: "Ready".to_owned(),
+                    status: ready.to_owned(),
+                    ..PodCondition::default()
+                },
+            );
         });
         let Some(object) = self.pod(id).map(|stored| stored.object.clone()) else {
             return;
@@ -287,6 +394,11 @@ fn set_condition(pod: &mut Pod, status: bool, reason: &str, message: &str) {
         reason: reason.to_owned(),
         message: message.to_owned(),
     };
+    put_condition(pod, condition);
+}
+
+/// Sets a condition of its type.
+pub(crate) fn put_condition(pod: &mut Pod, condition: PodCondition) {
     match pod.status.conditions.iter_mut().find(|c| c.kind == condition.kind) {
         Some(old) => *old = condition,
         None => pod.status.conditions.push(condition),

@@ -1,6 +1,6 @@
 //! Workload controllers: create the pods of what a user submits, replace lost ones.
 //!
-//! Must never touch a pod after creating it.
+//! Must never touch a pod after creating it, but for ended ones whose name is needed.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,8 @@ struct Job {
 pub(crate) struct Jobs {
     rng: Rng,
     jobs: Vec<Job>,
-    owner: BTreeMap<PodId, usize>,
+    /// The job and the index within it.
+    owner: BTreeMap<PodId, (usize, u32)>,
     replacements: u64,
 }
 
@@ -58,6 +59,14 @@ impl Jobs {
             Shape::Job { .. } => {
                 self.jobs.push(Job { workload: index, round, next: 0, active: 0, succeeded: 0 });
                 self.sync(now, self.jobs.len() - 1, workload, api);
+            }
+            Shape::Set { replicas, .. } => {
+                let next = replicas;
+                self.jobs.push(Job { workload: index, round, next, active: 0, succeeded: 0 });
+                for i in 0..replicas {
+                    let pod = self.create(now, (index, workload), round, i, api);
+                    self.owner.insert(pod, (self.jobs.len() - 1, i));
+                }
             }
         }
     }
@@ -92,7 +101,7 @@ impl Jobs {
             }
             self.replacements += u64::from(replacement);
             let pod = self.create(now, (index, workload), round, next, api);
-            self.owner.insert(pod, job);
+            self.owner.insert(pod, (job, next));
             self.jobs[job].next += 1;
             self.jobs[job].active += 1;
         }
@@ -112,13 +121,42 @@ impl Jobs {
         if !*deleted && !is_terminal(object) {
             return;
         }
-        let Some(job) = self.owner.remove(id) else {
+        let Some(&(job, index)) = self.owner.get(id) else {
             return;
         };
+        let workload = &workloads[self.jobs[job].workload as usize];
+        if let Shape::Set { stable_names, .. } = workload.shape {
+            if stable_names && !*deleted {
+                return api.delete_pod(*id); // its name is needed
+            }
+            self.owner.remove(id);
+            return self.replace(now, job, (index, stable_names), workload, api);
+        }
+        self.owner.remove(id);
         self.jobs[job].active -= 1;
         if object.status.phase == "Succeeded" {
             self.jobs[job].succeeded += 1;
         }
-        self.sync(now, job, &workloads[self.jobs[job].workload as usize], api);
+        self.sync(now, job, workload, api);
+    }
+
+    /// A pod of a set is gone: another takes its place.
+    fn replace(
+        &mut self,
+        now: Tick,
+        job: usize,
+        (index, stable_names): (u32, bool),
+        workload: &Workload,
+        api: &mut Api,
+    ) {
+        if self.replacements >= MAX_REPLACEMENTS {
+            return;
+        }
+        self.replacements += 1;
+        let Job { workload: of, round, next, .. } = self.jobs[job];
+        let index = if stable_names { index } else { next };
+        self.jobs[job].next += u32::from(!stable_names);
+        let pod = self.create(now, (of, workload), round, index, api);
+        self.owner.insert(pod, (job, index));
     }
 }

@@ -1,18 +1,25 @@
-//! Model kubelets: start the pods that are bound to their node, run and end them.
+//! Model kubelets: admit the pods that are bound to their node, start, run and end them.
 //!
-//! Must never decide where a pod goes, nor change anything but pod status.
+//! Must never decide where a pod goes, nor change anything but pod status; a pod
+//! whose deletion was asked for is ended, and only then gone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use muster_api::k8s::{Node, Pod};
 use muster_core::io::Tick;
 
 use super::api::{Api, Notice, PodId};
 use super::objects::is_terminal;
+use super::requests::{Amounts, amounts, pod_requests};
+use crate::faults::Faults;
 use crate::rng::Rng;
+use crate::scenario::Fault;
 use crate::time::{MILLISECOND, Micros, SECOND};
 
 /// Pulling and starting takes this long, drawn evenly.
 const STARTUP: (Micros, Micros) = (500 * MILLISECOND, 3 * SECOND);
+/// Ending takes this long, or as long as the grace, if that is shorter.
+const SHUTDOWN: (Micros, Micros) = (100 * MILLISECOND, 10 * SECOND);
 
 /// Something a kubelet does later. An `epoch` of the past means that the pod was
 /// lost with its node or deleted since: nothing happens.
@@ -20,6 +27,18 @@ const STARTUP: (Micros, Micros) = (500 * MILLISECOND, 3 * SECOND);
 pub(crate) enum Timer {
     Start { pod: PodId, epoch: u32 },
     Finish { pod: PodId, epoch: u32 },
+    Fail { pod: PodId, epoch: u32 },
+    Kill { pod: PodId, epoch: u32 },
+}
+
+impl Timer {
+    const fn of(self) -> (PodId, u32) {
+        let (Self::Start { pod, epoch }
+        | Self::Finish { pod, epoch }
+        | Self::Fail { pod, epoch }
+        | Self::Kill { pod, epoch }) = self;
+        (pod, epoch)
+    }
 }
 
 /// All kubelets of the cluster.
@@ -28,11 +47,40 @@ pub(crate) struct Kubelets {
     rng: Rng,
     epoch: u32,
     tracked: BTreeMap<PodId, u32>,
+    /// Admitted pods; they hold what they ask for.
+    admitted: BTreeSet<PodId>,
+    ending: BTreeSet<PodId>,
+    /// Nodes whose kubelet is silent, and what it will do when it is back.
+    silent: BTreeMap<String, Vec<Timer>>,
 }
 
 impl Kubelets {
     pub(crate) fn new(rng: &Rng) -> Self {
-        Self { rng: rng.split("kubelet", 0), epoch: 0, tracked: BTreeMap::new() }
+        Self {
+            rng: rng.split("kubelet", 0),
+            epoch: 0,
+            tracked: BTreeMap::new(),
+            admitted: BTreeSet::new(),
+            ending: BTreeSet::new(),
+            silent: BTreeMap::new(),
+        }
+    }
+
+    /// The kubelet of a node does nothing any more.
+    pub(crate) fn silence(&mut self, node: &str) {
+        self.silent.entry(node.to_owned()).or_default();
+    }
+
+    /// The kubelet of a node is back; what it has missed is due now.
+    pub(crate) fn wake(&mut self, now: Tick, node: &str) -> Vec<(Tick, Timer)> {
+        let held = self.silent.remove(node).unwrap_or_default();
+        held.into_iter().map(|timer| (now, timer)).collect()
+    }
+
+    fn forget(&mut self, pod: PodId) {
+        self.tracked.remove(&pod);
+        self.admitted.remove(&pod);
+        self.ending.remove(&pod);
     }
 
     /// A watch tells the kubelets of a change; they answer with what they will do.
@@ -40,60 +88,124 @@ impl Kubelets {
         match notice {
             Notice::Pod { id, object, deleted, .. } => {
                 if *deleted || is_terminal(object) {
-                    self.tracked.remove(id);
-                } else if !object.spec.node_name.is_empty()
-                    && !self.tracked.contains_key(id)
-                    && api.node(&object.spec.node_name).is_some()
-                {
-                    return vec![self.admit(now, *id)];
+                    self.forget(*id);
+                    return Vec::new();
                 }
-                Vec::new()
+                let here = &object.spec.node_name;
+                if here.is_empty() || api.node(here).is_none() {
+                    return Vec::new();
+                }
+                let mut timers = Vec::new();
+                if !self.tracked.contains_key(id) {
+                    timers.push(self.track(now, *id));
+                }
+                timers.extend(self.end(now, *id, object));
+                timers
             }
-            Notice::Node { object, deleted } => {
+            Notice::Node { object, deleted, .. } => {
                 let pods = api.pods_on(&object.metadata.name);
                 if *deleted {
                     for pod in pods {
-                        self.tracked.remove(&pod);
+                        self.forget(pod);
                     }
                     return Vec::new();
                 }
                 // A node that came back starts what is still bound to it anew.
-                pods.into_iter()
-                    .filter(|pod| !self.tracked.contains_key(pod))
-                    .collect::<Vec<_>>()
-                    .into_iter()
-                    .map(|pod| self.admit(now, pod))
-                    .collect()
+                let new: Vec<_> =
+                    pods.into_iter().filter(|pod| !self.tracked.contains_key(pod)).collect();
+                let mut timers: Vec<_> = new.iter().map(|pod| self.track(now, *pod)).collect();
+                for id in new {
+                    if let Some(stored) = api.pod(id) {
+                        timers.extend(self.end(now, id, &stored.object));
+                    }
+                }
+                timers
             }
         }
     }
 
-    fn admit(&mut self, now: Tick, pod: PodId) -> (Tick, Timer) {
+    fn track(&mut self, now: Tick, pod: PodId) -> (Tick, Timer) {
         self.epoch += 1;
         self.tracked.insert(pod, self.epoch);
         let startup = self.rng.split("startup", u64::from(pod.0)).between(STARTUP.0, STARTUP.1);
         (now.after_micros(startup), Timer::Start { pod, epoch: self.epoch })
     }
 
+    /// The pod's deletion was asked for: it is ended within its grace.
+    fn end(&mut self, now: Tick, pod: PodId, object: &Pod) -> Option<(Tick, Timer)> {
+        let due = object.metadata.deletion_timestamp?;
+        let epoch = *self.tracked.get(&pod)?;
+        if !self.ending.insert(pod) {
+            return None;
+        }
+        let took = self.rng.split("shutdown", u64::from(pod.0)).between(SHUTDOWN.0, SHUTDOWN.1);
+        let at = now.after_micros(took).min(Tick(due.0).max(now));
+        Some((at, Timer::Kill { pod, epoch }))
+    }
+
     /// A timer is due.
-    pub(crate) fn fire(&mut self, now: Tick, timer: Timer, api: &mut Api) -> Option<(Tick, Timer)> {
-        let (Timer::Start { pod, epoch } | Timer::Finish { pod, epoch }) = timer;
+    pub(crate) fn fire(
+        &mut self,
+        now: Tick,
+        timer: Timer,
+        api: &mut Api,
+        faults: &mut Faults,
+    ) -> Option<(Tick, Timer)> {
+        let (pod, epoch) = timer.of();
         if self.tracked.get(&pod) != Some(&epoch) {
             return None;
         }
         let stored = api.pod(pod)?;
         // Kubelets hear of a lost node later than the API server does.
-        api.node(&stored.object.spec.node_name)?;
+        let node = api.node(&stored.object.spec.node_name)?;
+        if let Some(held) = self.silent.get_mut(&node.metadata.name) {
+            held.push(timer);
+            return None;
+        }
         let runtime = stored.facts.runtime;
         match timer {
             Timer::Start { .. } => {
+                let misfit = !self.fits(&stored.object, node, api);
+                faults.counts.misfits += u64::from(misfit);
+                if misfit || faults.strikes(now, Fault::KubeletRefuses) {
+                    api.set_phase(now, pod, "Failed"); // OutOfcpu and its like
+                    return None;
+                }
+                self.admitted.insert(pod);
                 api.set_phase(now, pod, "Running");
+                if faults.strikes(now, Fault::PodFails) {
+                    let after = faults.failing_after();
+                    return Some((now.after_micros(after), Timer::Fail { pod, epoch }));
+                }
                 Some((now.after_micros(runtime?), Timer::Finish { pod, epoch }))
             }
             Timer::Finish { .. } => {
                 api.set_phase(now, pod, "Succeeded");
                 None
             }
+            Timer::Fail { .. } => {
+                api.set_phase(now, pod, "Failed");
+                None
+            }
+            Timer::Kill { .. } => {
+                api.delete_pod(pod);
+                None
+            }
         }
+    }
+
+    /// Admission: whether a pod fits beside what was admitted to the node before.
+    fn fits(&self, pod: &Pod, node: &Node, api: &Api) -> bool {
+        let mut free: Amounts = amounts(&node.status.allocatable);
+        let others = api.pods_on(&node.metadata.name).into_iter();
+        for id in others.filter(|id| self.admitted.contains(id)) {
+            let Some(other) = api.pod(id) else { continue };
+            for (name, amount) in pod_requests(&other.object.spec) {
+                *free.entry(name).or_default() -= amount;
+            }
+        }
+        pod_requests(&pod.spec)
+            .iter()
+            .all(|(name, amount)| *amount == 0 || free.get(name).copied().unwrap_or(0) >= *amount)
     }
 }

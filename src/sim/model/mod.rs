@@ -6,8 +6,12 @@
 //! reach it but through [`crate::link`].
 
 pub(crate) mod api;
+pub mod budget;
 pub(crate) mod cluster;
+pub mod errors;
+pub mod eviction;
 pub(crate) mod jobs;
 pub(crate) mod kubelet;
+pub(crate) mod log;
 pub(crate) mod objects;
 pub(crate) mod requests;

@@ -5,7 +5,7 @@ use muster_api::k8s::{Node, ObjectMeta, OwnerReference, Pod};
 use super::api::PodId;
 use crate::scenario::{NodeGroup, Shape, Workload};
 
-const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
+pub(crate) const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 const JOB_NAME_LABEL: &str = "batch.kubernetes.io/job-name";
 
 /// UIDs look like UIDs and count up.
@@ -26,6 +26,11 @@ pub(crate) fn node_uid(number: u64) -> String {
 /// Whether a pod has ended.
 pub(crate) fn is_terminal(pod: &Pod) -> bool {
     matches!(pod.status.phase.as_str(), "Succeeded" | "Failed")
+}
+
+/// Whether a pod runs and is ready.
+pub(crate) fn is_ready(pod: &Pod) -> bool {
+    pod.status.conditions.iter().any(|c| c.kind == "Ready" && c.status == "True")
 }
 
 /// Node `index` of a group.
@@ -56,10 +61,16 @@ pub(crate) fn pod(workload: &Workload, round: u32, index: u32) -> Pod {
     let owner = round_name(workload, round);
     let alone = workload.shape == Shape::Pods { replicas: 1 };
     pod.metadata.name = if alone { owner.clone() } else { format!("{owner}-{index}") };
-    if let Shape::Job { .. } = workload.shape {
-        pod.metadata.labels.insert(JOB_NAME_LABEL.to_owned(), owner.clone());
-        pod.metadata.owner_references =
-            vec![OwnerReference { kind: "Job".to_owned(), name: owner, controller: true }];
-    }
+    let kind = match workload.shape {
+        Shape::Pods { .. } => return pod,
+        Shape::Job { .. } => {
+            pod.metadata.labels.insert(JOB_NAME_LABEL.to_owned(), owner.clone());
+            "Job"
+        }
+        Shape::Set { stable_names: true, .. } => "StatefulSet",
+        Shape::Set { .. } => "ReplicaSet",
+    };
+    pod.metadata.owner_references =
+        vec![OwnerReference { kind: kind.to_owned(), name: owner, controller: true }];
     pod
 }

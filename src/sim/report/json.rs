@@ -26,7 +26,6 @@ use serde_json::{Value, json};
 use super::summary::{BUCKETS, Summary, Waits};
 use crate::outcome::Ended;
 use crate::record::{PodRecord, PodState};
-use crate::scenario::Shape;
 use crate::time::{MILLISECOND, Micros, since_epoch};
 
 const STATES: [(&str, PodState); 5] = [
@@ -128,7 +127,7 @@ fn workloads(summary: &Summary<'_>) -> Vec<Value> {
         json!({
             "name": workload.name,
             "namespace": workload.namespace,
-            "kind": match workload.shape { Shape::Pods { .. } => "Pod", Shape::Job { .. } => "Job" },
+            "kind": workload.shape.kind(),
             "requests": record.asks[row.workload].all,
             "pods": pods,
             "wait": wait(row.waits),

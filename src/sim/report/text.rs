@@ -7,7 +7,6 @@ use super::words::{self, count, plural};
 use super::{chart, map};
 use crate::outcome::Ended;
 use crate::record::{Ask, PodState};
-use crate::scenario::Shape;
 use crate::time::{show_duration, since_epoch};
 
 /// Rows of a table; more are counted.
@@ -100,10 +99,7 @@ fn placed(summary: &Summary<'_>) -> Vec<String> {
 fn workload(summary: &Summary<'_>, row: &WorkloadRow) -> Vec<String> {
     let workload = &summary.scenario.workloads[row.workload];
     let record = &summary.outcome.record;
-    let kind = match workload.shape {
-        Shape::Pods { .. } => "Pod",
-        Shape::Job { .. } => "Job",
-    };
+    let kind = workload.shape.kind();
     let kind =
         if workload.repeat > 1 { format!("{kind} ×{}", workload.repeat) } else { kind.to_owned() };
     let wait = |micros| {

@@ -1,12 +1,14 @@
 //! The `events` section.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_api::k8s::{ResourceList, Taint};
 
 use super::ScenarioError;
 use super::cursor::Cursor;
-use super::nodes::NodeGroup;
+use super::nodes::{NodeGroup, decode_taint};
 use super::tree::Value;
-use crate::limits::MAX_EVENT_TARGETS;
+use crate::limits::{MAX_EVENT_TARGETS, MAX_TAINTS};
 use crate::time::Micros;
 
 /// Something that happens to the cluster.
@@ -31,9 +33,44 @@ pub enum Action {
     Restore(Vec<String>),
     /// New nodes join.
     Add(NodeGroup),
+    /// The kubelets of these nodes fall silent; the nodes are tainted.
+    NotReady(Vec<String>),
+    /// The kubelets of these nodes are back.
+    Ready(Vec<String>),
+    /// A node changes under way.
+    Change(NodeChange),
+    /// A user deletes a pod, `namespace/name`.
+    Delete(String),
+    /// Somebody evicts a pod, `namespace/name`, through the Eviction API.
+    Evict(String),
+    /// The scheduling gates of a workload's pods are removed.
+    Ungate(String),
+    /// Somebody else binds a pod, `namespace/name`.
+    Bind {
+        /// The pod.
+        pod: String,
+        /// The node.
+        node: String,
+    },
 }
 
-const ACTIONS: [&str; 4] = ["cordon", "uncordon", "remove", "add"];
+/// What changes of a node; what is not named stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeChange {
+    /// The node.
+    pub node: String,
+    /// All its labels, but for its host name.
+    pub labels: Option<BTreeMap<String, String>>,
+    /// All its taints.
+    pub taints: Option<Vec<Taint>>,
+    /// What pods may use of it.
+    pub allocatable: Option<ResourceList>,
+}
+
+const ACTIONS: [&str; 11] = [
+    "cordon", "uncordon", "remove", "add", "notReady", "ready", "change", "delete", "evict",
+    "ungate", "bind",
+];
 
 pub(super) fn decode(
     at: &Cursor<'_>,
@@ -50,7 +87,8 @@ pub(super) fn decode(
 }
 
 fn decode_one(at: &Cursor<'_>) -> Result<ClusterEvent, ScenarioError> {
-    let fields = at.fields(&["at", "cordon", "uncordon", "remove", "add"])?;
+    let known: Vec<&str> = ["at"].iter().chain(&ACTIONS).copied().collect();
+    let fields = at.fields(&known)?;
     let when = fields.need("at", "when it happens, e.g. 5m")?.duration(0)?;
     let mut actions = ACTIONS.iter().filter_map(|name| Some((*name, fields.get(name)?)));
     let (Some((name, target)), None) = (actions.next(), actions.next()) else {
@@ -61,9 +99,42 @@ fn decode_one(at: &Cursor<'_>) -> Result<ClusterEvent, ScenarioError> {
         ("add", _) => Action::Restore(targets(&target)?),
         ("cordon", _) => Action::Cordon(targets(&target)?),
         ("uncordon", _) => Action::Uncordon(targets(&target)?),
+        ("notReady", _) => Action::NotReady(targets(&target)?),
+        ("ready", _) => Action::Ready(targets(&target)?),
+        ("change", _) => Action::Change(decode_change(&target)?),
+        ("delete", _) => Action::Delete(pod_name(&target)?),
+        ("evict", _) => Action::Evict(pod_name(&target)?),
+        ("ungate", _) => Action::Ungate(target.name()?.to_owned()),
+        ("bind", _) => {
+            let fields = target.fields(&["pod", "node"])?;
+            let node = fields.need("node", "the node")?.name()?.to_owned();
+            Action::Bind { pod: pod_name(&fields.need("pod", "namespace/name")?)?, node }
+        }
         _ => Action::Remove(targets(&target)?),
     };
     Ok(ClusterEvent { at: when, action })
+}
+
+/// `namespace/name`; without a namespace it is `default`.
+fn pod_name(at: &Cursor<'_>) -> Result<String, ScenarioError> {
+    let name = at.name()?;
+    Ok(if name.contains('/') { name.to_owned() } else { format!("default/{name}") })
+}
+
+fn decode_change(at: &Cursor<'_>) -> Result<NodeChange, ScenarioError> {
+    let fields = at.fields(&["node", "labels", "taints", "allocatable"])?;
+    let taints = match fields.get("taints") {
+        Some(list) => {
+            Some(list.list(MAX_TAINTS)?.iter().map(decode_taint).collect::<Result<Vec<_>, _>>()?)
+        }
+        None => None,
+    };
+    Ok(NodeChange {
+        node: fields.need("node", "the node that changes")?.name()?.to_owned(),
+        labels: fields.get("labels").map(|l| l.labels()).transpose()?,
+        taints,
+        allocatable: fields.get("allocatable").map(|a| a.resources()).transpose()?,
+    })
 }
 
 fn targets(at: &Cursor<'_>) -> Result<Vec<String>, ScenarioError> {
@@ -83,11 +154,19 @@ fn check_targets(
     for (event, at) in events {
         match &event.action {
             Action::Add(group) => present.extend(group.names()),
-            Action::Cordon(names) | Action::Uncordon(names) => {
+            Action::Cordon(names)
+            | Action::Uncordon(names)
+            | Action::NotReady(names)
+            | Action::Ready(names) => {
                 for name in names {
                     needs(&present, name, at, "there is no node of this name at that time")?;
                 }
             }
+            Action::Change(NodeChange { node, .. }) => {
+                needs(&present, node, at, "there is no node of this name at that time")?;
+            }
+            // What becomes of pods is not known beforehand.
+            Action::Delete(_) | Action::Evict(_) | Action::Ungate(_) | Action::Bind { .. } => {}
             Action::Remove(names) => {
                 for name in names {
                     needs(&present, name, at, "there is no node of this name at that time")?;

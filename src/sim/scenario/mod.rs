@@ -31,23 +31,30 @@
 //!   - {at: 10m, cordon: gpu-0}
 //! ```
 
+mod budgets;
 mod cursor;
 mod events;
+mod faults;
 mod nodes;
 mod pods;
+mod scheduler;
 mod template;
 mod tree;
 mod workloads;
+mod write;
 
 use std::fmt;
 
-pub use events::{Action, ClusterEvent};
+pub use events::{Action, ClusterEvent, NodeChange};
+pub use faults::{BLOWS, Blow, Fault, FaultPlan};
 pub use nodes::NodeGroup;
 pub(crate) use pods::SCHEDULER_NAME;
+pub use scheduler::SchedulerSpec;
 pub use template::Template;
 pub use workloads::{Runtime, Shape, Workload};
 
-use crate::limits::{MAX_EVENTS, MAX_NODE_GROUPS, MAX_NODES, MAX_PODS, MAX_WORKLOADS};
+use crate::limits::{MAX_BUDGETS, MAX_EVENTS, MAX_NODE_GROUPS, MAX_NODES, MAX_PODS, MAX_WORKLOADS};
+use crate::model::budget::Budget;
 use crate::time::{Micros, SECOND};
 use cursor::Cursor;
 use tree::Tree;
@@ -67,6 +74,12 @@ pub struct Scenario {
     pub workloads: Vec<Workload>,
     /// What happens to the cluster, in order of time.
     pub events: Vec<ClusterEvent>,
+    /// The schedulers.
+    pub scheduler: SchedulerSpec,
+    /// PodDisruptionBudgets, there from the beginning.
+    pub budgets: Vec<Budget>,
+    /// What goes wrong.
+    pub faults: FaultPlan,
 }
 
 /// Why a scenario was refused.
@@ -106,7 +119,17 @@ impl Scenario {
     pub fn parse(text: &str, origin: &str) -> Result<Self, ScenarioError> {
         let tree = Tree::parse(text, origin)?;
         let root = Cursor::root(&tree, origin);
-        let fields = root.fields(&["name", "seed", "until", "nodes", "workloads", "events"])?;
+        let fields = root.fields(&[
+            "name",
+            "seed",
+            "until",
+            "nodes",
+            "workloads",
+            "events",
+            "scheduler",
+            "budgets",
+            "faults",
+        ])?;
         let name = match fields.get("name") {
             Some(name) => name.name()?.to_owned(),
             None => stem(origin).to_owned(),
@@ -129,7 +152,31 @@ impl Scenario {
             Some(events) => events::decode(&events, &nodes, MAX_EVENTS)?,
             None => Vec::new(),
         };
-        let scenario = Self { name, seed: seed.unsigned_abs(), until, nodes, workloads, events };
+        let scheduler = match fields.get("scheduler") {
+            Some(scheduler) => SchedulerSpec::decode(&scheduler)?,
+            None => SchedulerSpec::default(),
+        };
+        let mut all_budgets = Vec::new();
+        if let Some(list) = fields.get("budgets") {
+            for budget in list.list(MAX_BUDGETS)? {
+                all_budgets.push(budgets::decode(&budget)?);
+            }
+        }
+        let faults = match fields.get("faults") {
+            Some(faults) => FaultPlan::decode(&faults, scheduler.replicas)?,
+            None => FaultPlan::default(),
+        };
+        let scenario = Self {
+            name,
+            seed: seed.unsigned_abs(),
+            until,
+            nodes,
+            workloads,
+            events,
+            scheduler,
+            budgets: all_budgets,
+            faults,
+        };
         nodes::check_names(&scenario, &nodes_at)?;
         if scenario.node_count() > MAX_NODES {
             return Err(nodes_at.error(format!(

@@ -95,7 +95,7 @@ fn template(at: &Cursor<'_>) -> Result<Template, ScenarioError> {
     Template::parse(at.name()?).map_err(|message| at.error(message))
 }
 
-fn decode_taint(at: &Cursor<'_>) -> Result<Taint, ScenarioError> {
+pub(super) fn decode_taint(at: &Cursor<'_>) -> Result<Taint, ScenarioError> {
     const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
     let fields = at.fields(&["key", "value", "effect"])?;
     let effect_at = fields.need("effect", "NoSchedule, PreferNoSchedule or NoExecute")?;

@@ -48,6 +48,13 @@ pub enum Shape {
         /// How many must succeed.
         completions: u32,
     },
+    /// A set: pods that are lost or end are replaced, for ever.
+    Set {
+        /// How many.
+        replicas: u32,
+        /// A replacement has the name of the pod it replaces (StatefulSet).
+        stable_names: bool,
+    },
 }
 
 /// How long a pod runs: drawn evenly from this range.
@@ -59,12 +66,25 @@ pub struct Runtime {
     pub max: Micros,
 }
 
+impl Shape {
+    /// As a scenario names it.
+    #[must_use]
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Pods { .. } => "Pod",
+            Self::Job { .. } => "Job",
+            Self::Set { stable_names: true, .. } => "StatefulSet",
+            Self::Set { .. } => "ReplicaSet",
+        }
+    }
+}
+
 impl Workload {
     /// Pods over the whole run, if none is lost.
     #[must_use]
     pub fn pod_count(&self) -> u64 {
         let each = match self.shape {
-            Shape::Pods { replicas } => replicas,
+            Shape::Pods { replicas } | Shape::Set { replicas, .. } => replicas,
             Shape::Job { completions, .. } => completions,
         };
         u64::from(each) * u64::from(self.repeat)
@@ -126,7 +146,7 @@ fn decode_shape(fields: &Fields<'_>) -> Result<Shape, ScenarioError> {
         Some(field) => Err(field.error(remedy)),
         None => Ok(()),
     };
-    let kind_at = fields.need("kind", "Pod (bare pods) or Job")?;
+    let kind_at = fields.need("kind", "Pod (bare pods), Job, ReplicaSet or StatefulSet")?;
     match kind_at.text()? {
         "Pod" => {
             misplaced("parallelism", "only a Job has it; for pods write replicas")?;
@@ -142,7 +162,15 @@ fn decode_shape(fields: &Fields<'_>) -> Result<Shape, ScenarioError> {
             let completions = count("completions")?.unwrap_or(parallelism);
             Ok(Shape::Job { parallelism, completions })
         }
-        other => Err(kind_at.error(format!("{other:?}; write Pod or Job"))),
+        set @ ("ReplicaSet" | "StatefulSet") => {
+            misplaced("parallelism", "only a Job has it; for a set write replicas")?;
+            misplaced("completions", "only a Job has it; for a set write replicas")?;
+            let replicas = count("replicas")?.unwrap_or(1);
+            Ok(Shape::Set { replicas, stable_names: set == "StatefulSet" })
+        }
+        other => {
+            Err(kind_at.error(format!("{other:?}; write Pod, Job, ReplicaSet or StatefulSet")))
+        }
     }
 }
 

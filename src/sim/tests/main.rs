@@ -6,6 +6,7 @@
 mod golden;
 mod properties;
 mod scenarios;
+mod swarm;
 
 use muster_sim::report::{Summary, to_json, to_text};
 use muster_sim::{Options, Outcome, Scenario};

@@ -166,6 +166,7 @@ fn check_counts(scenario: &Scenario, outcome: &Outcome, context: &dyn Fn() -> St
             Shape::Job { completions, .. } => {
                 assert!(count(PodState::Succeeded) < completions, "{}", context());
             }
+            Shape::Set { .. } => {}
         }
     }
 }

@@ -95,7 +95,7 @@ fn errors_say_where_what_and_what_to_write_instead() {
         // Workloads.
         (
             workload("name: p, kind: Deployment"),
-            "workloads[0].kind: \"Deployment\"; write Pod or Job",
+            "workloads[0].kind: \"Deployment\"; write Pod, Job, ReplicaSet or StatefulSet",
         ),
         (
             workload("name: p, kind: Pod"),

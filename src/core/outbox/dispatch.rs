@@ -5,10 +5,11 @@
 //! patch, a patch behind a waiting bind is dropped, and whatever comes while a
 //! call of the same pod is on its way waits for it. No I/O, no clock.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use muster_core::io::{EventRecord, PodRef, StatusPatch};
+use crate::hash::TextMap;
+use crate::io::{EventRecord, PodRef, StatusPatch};
 
 /// Most status patches that may wait: beyond it new ones are dropped. The next
 /// failed attempt of the pod writes its condition again.
@@ -18,21 +19,28 @@ pub const MAX_EVENTS: usize = 10_000;
 
 /// A bind to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Bind {
-    pub(super) pod: PodRef,
-    pub(super) node: Arc<str>,
-    pub(super) attempt: u64,
+pub struct Bind {
+    /// The pod.
+    pub pod: PodRef,
+    /// The node.
+    pub node: Arc<str>,
+    /// Echoed in the answer.
+    pub attempt: u64,
 }
 
 /// A call about one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum PodCall {
+pub enum PodCall {
+    /// A bind.
     Bind(Bind),
+    /// A status patch.
     Patch(StatusPatch),
 }
 
 impl PodCall {
-    pub(super) fn pod(&self) -> &PodRef {
+    /// The pod it is about.
+    #[must_use]
+    pub fn pod(&self) -> &PodRef {
         match self {
             Self::Bind(bind) => &bind.pod,
             Self::Patch(patch) => &patch.pod,
@@ -40,7 +48,8 @@ impl PodCall {
     }
 
     /// Upstream's value of the label `call_type`.
-    pub(super) fn call_type(&self) -> &'static str {
+    #[must_use]
+    pub fn call_type(&self) -> &'static str {
         match self {
             Self::Bind(_) => "pod_binding",
             Self::Patch(_) => "pod_status_patch",
@@ -57,9 +66,12 @@ struct Slot {
 
 /// What became of a call that was handed in.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Added {
+pub enum Added {
     /// It waits; one more call is ready to be taken if `ready`.
-    Waits { ready: bool },
+    Waits {
+        /// Whether it can be taken now.
+        ready: bool,
+    },
     /// It took the place of the call returned.
     Replaced(PodCall),
     /// It was merged into the waiting one, or is not worth writing.
@@ -68,8 +80,8 @@ pub(super) enum Added {
 
 /// The calls that wait. See the module's text.
 #[derive(Default)]
-pub(super) struct Dispatch {
-    slots: HashMap<Arc<str>, Slot>,
+pub struct Dispatch {
+    slots: TextMap<Arc<str>, Slot>,
     /// Pods whose next call is a bind; may name pods that need nothing any more.
     binds: VecDeque<Arc<str>>,
     /// As `binds`, for patches.
@@ -83,7 +95,8 @@ pub(super) struct Dispatch {
 }
 
 impl Dispatch {
-    pub(super) fn add(&mut self, call: PodCall) -> Added {
+    /// Hands in a call.
+    pub fn add(&mut self, call: PodCall) -> Added {
         if matches!(call, PodCall::Patch(_)) && self.waiting_patches >= MAX_PATCHES {
             return Added::Dropped(call);
         }
@@ -129,7 +142,7 @@ impl Dispatch {
     }
 
     /// The next call to make, binds first. [`Dispatch::done`] must follow.
-    pub(super) fn take(&mut self) -> Option<PodCall> {
+    pub fn take(&mut self) -> Option<PodCall> {
         while let Some(uid) = self.binds.pop_front() {
             if let Some(call) = self.start(&uid, true) {
                 return Some(call);
@@ -162,7 +175,7 @@ impl Dispatch {
     }
 
     /// The pod's call has ended; `true` if another one became ready.
-    pub(super) fn done(&mut self, uid: &Arc<str>) -> bool {
+    pub fn done(&mut self, uid: &Arc<str>) -> bool {
         let Some(slot) = self.slots.get_mut(uid) else {
             return false;
         };
@@ -184,7 +197,7 @@ impl Dispatch {
     }
 
     /// Queues an event; `false` if there is no room.
-    pub(super) fn add_event(&mut self, event: EventRecord) -> bool {
+    pub fn add_event(&mut self, event: EventRecord) -> bool {
         if self.warnings.len() + self.events.len() >= MAX_EVENTS {
             return false;
         }
@@ -196,28 +209,32 @@ impl Dispatch {
         true
     }
 
-    pub(super) fn take_event(&mut self) -> Option<EventRecord> {
+    /// The next event to write, warnings first.
+    pub fn take_event(&mut self) -> Option<EventRecord> {
         let warning = self.warnings.pop_front();
         warning.or_else(|| self.events.pop_front())
     }
 
     /// Whether nothing waits and nothing is on its way, events aside.
-    pub(super) fn is_idle(&self) -> bool {
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
         self.waiting_binds + self.waiting_patches + self.flying == 0
     }
 
     /// Whether an event waits.
-    pub(super) fn has_events(&self) -> bool {
+    #[must_use]
+    pub fn has_events(&self) -> bool {
         !self.events.is_empty() || !self.warnings.is_empty()
     }
 
     /// Calls on their way.
-    pub(super) fn flying(&self) -> usize {
+    #[must_use]
+    pub fn flying(&self) -> usize {
         self.flying
     }
 
     /// Throws away whatever was not started; returns the calls.
-    pub(super) fn discard(&mut self) -> Vec<PodCall> {
+    pub fn discard(&mut self) -> Vec<PodCall> {
         self.events.clear();
         self.warnings.clear();
         self.binds.clear();
@@ -239,4 +256,5 @@ fn merge(old: &mut StatusPatch, new: StatusPatch) {
 }
 
 #[cfg(test)]
+#[path = "dispatch_tests.rs"]
 mod tests;

@@ -1,6 +1,5 @@
-use muster_core::io::Condition;
-
 use super::*;
+use crate::io::Condition;
 
 fn pod(name: &str) -> PodRef {
     PodRef { namespace: "default".into(), name: name.into(), uid: format!("uid-{name}").into() }

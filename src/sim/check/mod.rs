@@ -1,20 +1,34 @@
 //! An independent look at what the scheduler did.
 //!
 //! Sees only what the API server accepted. Keeps its own ledger, with its own
-//! arithmetic, and says what should never be: a node with more on it than it has,
-//! a pod that moved, a pod that was not ours. The full audit of the invariants
-//! comes with the simulator's faults; this is the part every run can afford.
+//! arithmetic, and says what should never be: a node with more on it than it has
+//! (S1), a pod that moved or a late write of a deposed leader (S3), a pod that was
+//! not ours (S6); and, when everything has come to rest, what [`rest`] finds. Must
+//! never share code with a plugin.
+
+mod fit;
+pub(crate) mod rest;
 
 use std::collections::BTreeMap;
 
 use muster_core::io::Tick;
+use muster_core::outbox::PodCall;
 
 use crate::limits::MAX_VIOLATIONS;
 use crate::model::api::{Notice, PodId};
 use crate::model::objects::is_terminal;
 use crate::model::requests::{Amounts, amounts, pod_requests};
-use crate::scenario::SCHEDULER_NAME;
+use crate::scenario::{Action, Blow, Fault, SCHEDULER_NAME, Scenario};
 use crate::time::{show_duration, since_epoch};
+
+/// Something that should never be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The invariant, e.g. `S1`.
+    pub invariant: &'static str,
+    /// What was seen.
+    pub what: String,
+}
 
 /// What was checked, and what was wrong.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +41,8 @@ pub struct Verdict {
     pub violations: Vec<String>,
     /// Violations beyond those.
     pub more_violations: u64,
+    /// Which invariants were violated, in order of the first time.
+    pub broken: Vec<&'static str>,
 }
 
 impl Verdict {
@@ -52,29 +68,102 @@ pub(crate) struct Checker {
     used: BTreeMap<String, Amounts>,
     placed: BTreeMap<PodId, Placed>,
     verdict: Verdict,
+    terms: Terms,
+}
+
+/// Under which terms a run is judged: what cannot be known cannot be held against
+/// a scheduler.
+#[derive(Clone, Copy, Debug)]
+struct Terms {
+    /// Whoever binds has seen all that is on a node.
+    sees_all: bool,
+    /// Two processes never both believe that they may write.
+    one_writer: bool,
+}
+
+impl Terms {
+    fn of(scenario: &Scenario) -> Self {
+        let plan = &scenario.faults;
+        let several = scenario.scheduler.replicas > 1;
+        let jumps = plan.blows.iter().any(|(_, b)| matches!(b, Blow::ClockJump { .. }));
+        let others = scenario.events.iter().any(|event| match &event.action {
+            Action::Bind { .. } => true,
+            Action::Change(change) => change.allocatable.is_some(),
+            _ => false,
+        });
+        let drawn = |faults: &[Fault]| faults.iter().any(|f| plan.rate(*f) > 0);
+        let blind = drawn(&[Fault::StaleList, Fault::Malformed]) || others;
+        // A successor may not have heard of its predecessor's last binds.
+        let late = drawn(&[Fault::SlowWatch, Fault::CutStream]) || !plan.blows.is_empty();
+        let sees_all = !blind && !several && !(plan.kills() && late);
+        Self { sees_all, one_writer: !(several || plan.kills()) || !jumps }
+    }
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self { sees_all: true, one_writer: true }
+    }
 }
 
 impl Checker {
+    pub(crate) fn new(scenario: &Scenario) -> Self {
+        Self { terms: Terms::of(scenario), ..Self::default() }
+    }
+
     pub(crate) fn into_verdict(self) -> Verdict {
         self.verdict
     }
 
-    fn violation(&mut self, now: Tick, what: &str) {
+    /// Something that should never be, whoever found it.
+    pub(crate) fn found(&mut self, now: Tick, finding: &Finding) {
+        self.violation(now, finding.invariant, &finding.what);
+    }
+
+    fn violation(&mut self, now: Tick, invariant: &'static str, what: &str) {
+        if !self.verdict.broken.contains(&invariant) {
+            self.verdict.broken.push(invariant);
+        }
         if self.verdict.violations.len() < MAX_VIOLATIONS {
             let at = show_duration(since_epoch(now));
-            self.verdict.violations.push(format!("at {at}: {what}"));
+            self.verdict.violations.push(format!("{invariant} at {at}: {what}"));
         } else {
             self.verdict.more_violations += 1;
+        }
+    }
+
+    /// A scheduler's write was carried out; `changed` if it was more than a
+    /// repetition, `deposed` if another process holds the lease.
+    pub(crate) fn wrote(
+        &mut self,
+        now: Tick,
+        call: &PodCall,
+        changed: bool,
+        deposed: bool,
+        scheduler: Option<&str>,
+    ) {
+        let pod = call.pod();
+        if !changed {
+            return;
+        }
+        if scheduler.is_some_and(|name| name != SCHEDULER_NAME) {
+            let verb = if matches!(call, PodCall::Bind(_)) { "bound" } else { "written to" };
+            let what = format!("{pod} was {verb}, but asks for another scheduler");
+            self.violation(now, "S6", &what);
+        }
+        if deposed && self.terms.one_writer {
+            let what = format!("{pod} was changed by a process that leads no more");
+            self.violation(now, "S3", &what);
         }
     }
 
     /// One accepted write.
     pub(crate) fn observe(&mut self, now: Tick, notice: &Notice) {
         match notice {
-            Notice::Node { object, deleted: true } => {
+            Notice::Node { object, deleted: true, .. } => {
                 self.allocatable.remove(&object.metadata.name);
             }
-            Notice::Node { object, deleted: false } => {
+            Notice::Node { object, .. } => {
                 let name = &object.metadata.name;
                 self.allocatable.insert(name.clone(), amounts(&object.status.allocatable));
                 self.check_node(now, name);
@@ -88,15 +177,6 @@ impl Checker {
                     None if node.is_empty() => {}
                     None => {
                         self.verdict.binds += 1;
-                        if object.spec.scheduler_name != SCHEDULER_NAME {
-                            self.violation(
-                                now,
-                                &format!(
-                                    "{} was bound, but asks for another scheduler",
-                                    full_name()
-                                ),
-                            );
-                        }
                         let requests = pod_requests(&object.spec);
                         let placed = Placed { node: node.clone(), requests, running: false };
                         self.placed.insert(*id, placed);
@@ -105,7 +185,7 @@ impl Checker {
                     Some(placed) if placed.node != *node => {
                         let what =
                             format!("{} was moved from {} to {node}", full_name(), placed.node);
-                        self.violation(now, &what);
+                        self.violation(now, "S3", &what);
                     }
                     Some(_) => {}
                 }
@@ -135,6 +215,9 @@ impl Checker {
     }
 
     fn check_node(&mut self, now: Tick, node: &str) {
+        if !self.terms.sees_all {
+            return;
+        }
         let (Some(allocatable), Some(used)) = (self.allocatable.get(node), self.used.get(node))
         else {
             return;
@@ -148,7 +231,7 @@ impl Checker {
             })
             .collect();
         for what in over {
-            self.violation(now, &what);
+            self.violation(now, "S1", &what);
         }
     }
 }

@@ -1,0 +1,92 @@
+//! What happened, by revision: the memory from which lists and watches are served.
+//!
+//! Owns order per kind, lists as of an older revision, and compaction. Must never
+//! be asked for the present: that is the store's.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_api::k8s::{Node, Pod};
+use muster_core::io::Kind;
+
+use super::api::{Notice, PodId};
+use super::errors::ApiError;
+
+/// Accepted writes of one kind.
+#[derive(Debug, Default)]
+struct History {
+    events: Vec<(u64, Notice)>,
+    /// Versions before this one are gone.
+    oldest: u64,
+}
+
+/// Accepted writes of all kinds.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    kinds: [History; 2],
+}
+
+/// Objects of one kind at one revision, in order of name or creation.
+#[derive(Clone, Debug)]
+pub(crate) enum Listing {
+    Nodes(Vec<(Arc<Node>, bool)>),
+    Pods(Vec<(Arc<Pod>, bool)>),
+}
+
+impl Log {
+    pub(crate) fn push(&mut self, revision: u64, notice: &Notice) {
+        self.kinds[notice.kind() as usize].events.push((revision, notice.clone()));
+    }
+
+    /// A version cannot be decoded by whoever reads it.
+    pub(crate) fn break_version(&mut self, kind: Kind, revision: u64) {
+        let events = &mut self.kinds[kind as usize].events;
+        if let Ok(index) = events.binary_search_by_key(&revision, |(at, _)| *at) {
+            events[index].1.set_broken();
+        }
+    }
+
+    /// Forgets what happened before `revision`.
+    pub(crate) fn compact(&mut self, revision: u64) {
+        for history in &mut self.kinds {
+            history.oldest = history.oldest.max(revision);
+        }
+    }
+
+    /// What a watch from `revision` shows, or 410.
+    pub(crate) fn since(&self, kind: Kind, revision: u64) -> Result<&[(u64, Notice)], ApiError> {
+        let History { events, oldest } = &self.kinds[kind as usize];
+        if revision < *oldest {
+            return Err(ApiError::expired(revision, *oldest));
+        }
+        let from = events.partition_point(|(at, _)| *at <= revision);
+        Ok(&events[from..])
+    }
+
+    /// The latest revision at or before `revision` whose list can be served.
+    pub(crate) fn list(&self, kind: Kind, revision: u64) -> Listing {
+        let events = self.kinds[kind as usize].events.iter();
+        let mut nodes: BTreeMap<&str, (Arc<Node>, bool)> = BTreeMap::new();
+        let mut pods: BTreeMap<PodId, (Arc<Pod>, bool)> = BTreeMap::new();
+        for (_, notice) in events.take_while(|(at, _)| *at <= revision) {
+            match notice {
+                Notice::Node { object, deleted: true, .. } => {
+                    nodes.remove(object.metadata.name.as_str());
+                }
+                Notice::Node { object, broken, .. } => {
+                    nodes.insert(&object.metadata.name, (object.clone(), *broken));
+                }
+                Notice::Pod { id, deleted: true, .. } => {
+                    pods.remove(id);
+                }
+                Notice::Pod { id, object, broken, .. } => {
+                    pods.insert(*id, (object.clone(), *broken));
+                }
+            }
+        }
+        match kind {
+            Kind::Node => Listing::Nodes(nodes.into_values().collect()),
+            Kind::Pod => Listing::Pods(pods.into_values().collect()),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The `scheduler` section: how many processes there are and how they are set up.
+
+use muster_core::framework::{PluginArgs, Registry};
+use muster_core::{Backoff, Config, Profile};
+
+use super::ScenarioError;
+use super::cursor::Cursor;
+use super::pods::SCHEDULER_NAME;
+use crate::limits::{MAX_LABELS, MAX_REPLICAS};
+use crate::time::{Micros, SECOND};
+
+/// The schedulers of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchedulerSpec {
+    /// Processes; one leads, the others stand by.
+    pub replicas: u8,
+    /// Backoff after the first failure, in seconds.
+    pub initial_backoff: i64,
+    /// Longest backoff, in seconds.
+    pub max_backoff: i64,
+    /// Seconds after which an unschedulable pod is tried again without an event.
+    pub retry_unschedulable: i64,
+    /// Default plugins that are left out.
+    pub without: Vec<String>,
+}
+
+impl Default for SchedulerSpec {
+    fn default() -> Self {
+        let config = Config::default();
+        Self {
+            replicas: 1,
+            initial_backoff: config.backoff.initial_secs,
+            max_backoff: config.backoff.max_secs,
+            retry_unschedulable: config.max_in_unschedulable_secs,
+            without: Vec::new(),
+        }
+    }
+}
+
+/// What a scheduler cannot do without.
+const NEEDED: [&str; 2] = ["PrioritySort", "DefaultBinder"];
+
+impl SchedulerSpec {
+    pub(super) fn decode(at: &Cursor<'_>) -> Result<Self, ScenarioError> {
+        let fields = at.fields(&[
+            "replicas",
+            "initialBackoff",
+            "maxBackoff",
+            "retryUnschedulableAfter",
+            "without",
+        ])?;
+        let mut spec = Self::default();
+        if let Some(replicas) = fields.get("replicas") {
+            spec.replicas = u8::try_from(replicas.int(1, MAX_REPLICAS)?).unwrap_or(1);
+        }
+        let seconds = |name: &str, default: i64| -> Result<i64, ScenarioError> {
+            fields.get(name).map_or(Ok(default), |d| d.duration(0).map(|m: Micros| m / SECOND))
+        };
+        spec.initial_backoff = seconds("initialBackoff", spec.initial_backoff)?;
+        spec.max_backoff = seconds("maxBackoff", spec.max_backoff)?;
+        spec.retry_unschedulable = seconds("retryUnschedulableAfter", spec.retry_unschedulable)?;
+        if let Some(without) = fields.get("without") {
+            for plugin in without.list(MAX_LABELS)? {
+                let name = plugin.name()?;
+                let known = Profile::defaults().iter().any(|(known, _)| *known == name);
+                if !known || NEEDED.contains(&name) {
+                    return Err(plugin.error(format!("{name:?} is no plugin that can be left out")));
+                }
+                spec.without.push(name.to_owned());
+            }
+        }
+        Ok(spec)
+    }
+
+    /// Whether a default plugin runs.
+    #[must_use]
+    pub fn has(&self, plugin: &str) -> bool {
+        !self.without.iter().any(|w| w == plugin)
+    }
+
+    /// The core's configuration.
+    #[must_use]
+    pub fn config(&self, seed: u64) -> Config {
+        let plugins = Profile::defaults().iter().copied().filter(|(name, _)| self.has(name));
+        let (args, registry) = (PluginArgs::default(), Registry::in_tree());
+        let profile = Profile::build(SCHEDULER_NAME, plugins, &args, &registry)
+            .unwrap_or_else(|_| Profile::default_named(SCHEDULER_NAME));
+        Config {
+            profiles: vec![profile],
+            seed,
+            backoff: Backoff { initial_secs: self.initial_backoff, max_secs: self.max_backoff },
+            max_in_unschedulable_secs: self.retry_unschedulable,
+            ..Config::default()
+        }
+    }
+}
