@@ -7,8 +7,8 @@
 use muster_core::io::{Effect, Input, Kind, Tick};
 
 use crate::agenda::{Agenda, Event};
-use crate::check::Checker;
 use crate::check::rest::{Statement, Truth};
+use crate::check::{Checker, Finding};
 use crate::digest::Digest;
 use crate::faults::Faults;
 use crate::lease::{Identity, Lease, RETRY};
@@ -22,7 +22,7 @@ use crate::outcome::{Ended, Outcome, Progress, Unsettled};
 use crate::record::Record;
 use crate::rng::Rng;
 use crate::scenario::{Action, Blow, Fault, Scenario};
-use crate::scheduler::{Maker, Process, Wish};
+use crate::scheduler::{Complaint, Maker, Process, Wish};
 use crate::time::{EPOCH, MINUTE, Micros, SECOND, since_epoch};
 
 /// When nothing has moved for so long and only retries are left, the run is over:
@@ -365,7 +365,14 @@ impl<'a> Engine<'a> {
         let complaints = process.take_complaints();
         let effects = process.take_effects();
         for complaint in complaints {
-            self.warn(format!("the scheduler could not read {complaint}"));
+            match complaint {
+                Complaint::Malformed(what) => {
+                    self.warn(format!("the scheduler could not read {what}"));
+                }
+                Complaint::Panic(what) => {
+                    self.checker.found(now, &Finding { invariant: "panic", what });
+                }
+            }
         }
         for effect in effects {
             if let Effect::Event(_) = effect {

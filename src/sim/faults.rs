@@ -123,10 +123,6 @@ impl Faults {
         }
     }
 
-    pub(crate) fn plan(&self) -> &FaultPlan {
-        &self.plan
-    }
-
     /// When everything is well again.
     pub(crate) fn end(&self) -> Tick {
         self.end

@@ -30,6 +30,7 @@ pub mod report;
 pub mod rng;
 pub mod scenario;
 mod scheduler;
+pub mod swarm;
 #[cfg(test)]
 mod testing;
 pub mod time;
@@ -39,7 +40,7 @@ mod writer;
 pub use outcome::{Ended, Outcome, Progress, Unsettled};
 pub use progress::Meter;
 pub use scenario::{Scenario, ScenarioError};
-pub use scheduler::{Attempt, Brain};
+pub use scheduler::{Attempt, Brain, Complaint};
 
 use time::Micros;
 

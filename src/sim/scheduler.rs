@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use muster_core::io::{Effect, Input, Kind, PodRef, Tick};
 use muster_core::report::Observation;
-use muster_core::{CacheView, Config, Core, Outcome, QueueView};
+use muster_core::{CacheView, Config, Core, Decision, Outcome, QueueView};
 
 use crate::check::Finding;
 use crate::lease::{Candidate, Identity};
@@ -35,7 +35,7 @@ pub trait Brain {
     /// What it wants done.
     fn take_effects(&mut self) -> Vec<Effect>;
     /// Objects it could not understand, since the last call.
-    fn take_complaints(&mut self) -> Vec<String>;
+    fn take_complaints(&mut self) -> Vec<Complaint>;
     /// What it believes and what waits, if it can say.
     fn views(&self) -> Option<(CacheView, QueueView)> {
         None
@@ -57,6 +57,36 @@ pub struct Attempt {
     pub message: Option<Arc<str>>,
 }
 
+/// Something a core could not cope with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Complaint {
+    /// An object that makes no sense was skipped.
+    Malformed(String),
+    /// A cycle panicked; the pod is left alone. Never expected.
+    Panic(String),
+}
+
+pub(crate) fn attempt_of(decision: Decision) -> Attempt {
+    let placed = match decision.outcome {
+        Outcome::Scheduled { .. } | Outcome::WaitingOnPermit { .. } => true,
+        Outcome::Unschedulable | Outcome::Error | Outcome::Skipped => false,
+    };
+    Attempt { pod: decision.pod, placed, message: decision.message }
+}
+
+pub(crate) fn complaints_of(core: &mut Core) -> Vec<Complaint> {
+    let observations = core.take_observations().into_iter();
+    observations
+        .filter_map(|observation| match observation {
+            Observation::Malformed { kind, error } => {
+                Some(Complaint::Malformed(format!("{kind}: {error}")))
+            }
+            Observation::Quarantined { error } => Some(Complaint::Panic(error)),
+            _ => None,
+        })
+        .collect()
+}
+
 impl Brain for Core {
     fn apply(&mut self, now: Tick, input: Input) {
         Self::apply(self, now, input);
@@ -67,12 +97,7 @@ impl Brain for Core {
     }
 
     fn schedule_one(&mut self, now: Tick) -> Option<Attempt> {
-        let decision = Self::schedule_one(self, now)?;
-        let placed = match decision.outcome {
-            Outcome::Scheduled { .. } | Outcome::WaitingOnPermit { .. } => true,
-            Outcome::Unschedulable | Outcome::Error | Outcome::Skipped => false,
-        };
-        Some(Attempt { pod: decision.pod, placed, message: decision.message })
+        Self::schedule_one(self, now).map(attempt_of)
     }
 
     fn next_deadline(&self) -> Option<Tick> {
@@ -83,16 +108,8 @@ impl Brain for Core {
         Self::take_effects(self)
     }
 
-    fn take_complaints(&mut self) -> Vec<String> {
-        self.take_observations()
-            .into_iter()
-            .filter_map(|observation| match observation {
-                Observation::Malformed { kind, error } => Some(format!("{kind}: {error}")),
-                // A panic inside a cycle is caught, but never expected.
-                Observation::Quarantined { error } => Some(format!("pod: {error}")),
-                _ => None,
-            })
-            .collect()
+    fn take_complaints(&mut self) -> Vec<Complaint> {
+        complaints_of(self)
     }
 
     fn views(&self) -> Option<(CacheView, QueueView)> {
@@ -259,7 +276,7 @@ impl Process {
         self.brain.take_effects()
     }
 
-    pub(crate) fn take_complaints(&mut self) -> Vec<String> {
+    pub(crate) fn take_complaints(&mut self) -> Vec<Complaint> {
         self.brain.take_complaints()
     }
 

@@ -11,7 +11,7 @@ use muster_core::io::{Change, Condition, Effect, Input, PodRef, StatusPatch, Tic
 use crate::model::objects::is_terminal;
 use crate::model::requests::{Amounts, amounts, pod_requests};
 use crate::scenario::{SCHEDULER_NAME, Scenario};
-use crate::scheduler::{Attempt, Brain};
+use crate::scheduler::{Attempt, Brain, Complaint};
 use crate::{Options, Outcome};
 
 /// What is wrong with it.
@@ -192,7 +192,7 @@ impl Brain for FirstFit {
         std::mem::take(&mut self.effects)
     }
 
-    fn take_complaints(&mut self) -> Vec<String> {
+    fn take_complaints(&mut self) -> Vec<Complaint> {
         Vec::new()
     }
 }

@@ -120,11 +120,6 @@ impl Checker {
         self.violation(now, finding.invariant, &finding.what);
     }
 
-    /// Whether nothing was found so far.
-    pub(crate) fn is_clean(&self) -> bool {
-        self.verdict.is_clean()
-    }
-
     fn violation(&mut self, now: Tick, invariant: &'static str, what: &str) {
         if !self.verdict.broken.contains(&invariant) {
             self.verdict.broken.push(invariant);

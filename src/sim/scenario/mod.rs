@@ -41,6 +41,7 @@ mod scheduler;
 mod template;
 mod tree;
 mod workloads;
+mod write;
 
 use std::fmt;
 

@@ -42,6 +42,18 @@ impl Template {
         Ok(Self(parts))
     }
 
+    /// As it is written in a scenario.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let part = |part: &Part| match part {
+            Part::Text(text) => text.clone(),
+            Part::Index { divide: 1, modulo: 0 } => "{i}".to_owned(),
+            Part::Index { divide, modulo: 0 } => format!("{{i/{divide}}}"),
+            Part::Index { modulo, .. } => format!("{{i%{modulo}}}"),
+        };
+        self.0.iter().map(part).collect()
+    }
+
     /// Whether every index gives a text of its own.
     #[must_use]
     pub fn is_injective(&self) -> bool {

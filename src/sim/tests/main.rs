@@ -3,9 +3,11 @@
 //! They read files and one environment variable, which the simulator itself must not.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod bugs;
 mod golden;
 mod properties;
 mod scenarios;
+mod swarm;
 
 use muster_sim::report::{Summary, to_json, to_text};
 use muster_sim::{Options, Outcome, Scenario};

@@ -1,0 +1,70 @@
+//! A core whose every step is audited.
+
+use std::sync::PoisonError;
+
+use muster_core::audit::Audited;
+use muster_core::io::{Effect, Input, Tick};
+use muster_core::{CacheView, Config, QueueView};
+
+use super::Tweak;
+use crate::check::Finding;
+use crate::scheduler::{Attempt, Brain, Complaint, attempt_of, complaints_of};
+
+/// Steps between full comparisons; at the end there is always one.
+const FULL_EVERY: u64 = 64;
+
+struct AuditedBrain {
+    core: Audited,
+    now: Tick,
+}
+
+/// A core with an audit.
+pub(super) fn audited(config: Config, tweak: &Tweak) -> Box<dyn Brain> {
+    let mut core = Audited::new(config, FULL_EVERY);
+    core.core_mut().set_trace(tweak.trace);
+    if let Some(log) = &tweak.calls {
+        // What a process that died had noted is no business of the next one.
+        log.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        core = core.listen(log);
+    }
+    Box::new(AuditedBrain { core, now: Tick(0) })
+}
+
+impl Brain for AuditedBrain {
+    fn apply(&mut self, now: Tick, input: Input) {
+        self.now = now;
+        self.core.apply(now, input);
+    }
+
+    fn advance(&mut self, now: Tick) {
+        self.now = now;
+        self.core.advance(now);
+    }
+
+    fn schedule_one(&mut self, now: Tick) -> Option<Attempt> {
+        self.now = now;
+        self.core.schedule_one(now).map(attempt_of)
+    }
+
+    fn next_deadline(&self) -> Option<Tick> {
+        self.core.core().next_deadline()
+    }
+
+    fn take_effects(&mut self) -> Vec<Effect> {
+        self.core.take_effects()
+    }
+
+    fn take_complaints(&mut self) -> Vec<Complaint> {
+        complaints_of(self.core.core_mut())
+    }
+
+    fn views(&self) -> Option<(CacheView, QueueView)> {
+        Some((self.core.core().cache_view(), self.core.core().queue_view()))
+    }
+
+    fn take_findings(&mut self) -> Vec<Finding> {
+        self.core.full(self.now);
+        let violations = self.core.take_violations().into_iter();
+        violations.map(|v| Finding { invariant: v.invariant, what: v.what }).collect()
+    }
+}

@@ -1,0 +1,311 @@
+//! What a seed draws: a world and what goes wrong in it.
+//!
+//! Swarm testing: each seed switches a random subset of everything on, because a
+//! world in which everything happens at once hides what few things do together.
+
+use std::collections::BTreeMap;
+
+use muster_api::k8s::{Quantity, ResourceList, Taint};
+
+use super::pods;
+use crate::model::budget::{Amount, Budget};
+use crate::rng::Rng;
+use crate::scenario::{
+    Action, Blow, ClusterEvent, Fault, FaultPlan, NodeChange, NodeGroup, Scenario, SchedulerSpec,
+    Template, Workload,
+};
+use crate::time::{MILLISECOND, MINUTE, Micros, SECOND};
+
+/// Chance, in the words of whoever draws.
+pub(super) struct Draw(Rng);
+
+impl Draw {
+    pub(super) fn pick(&mut self, low: i64, high: i64) -> i64 {
+        self.0.between(low, high)
+    }
+
+    /// True so many times in a hundred.
+    pub(super) fn chance(&mut self, percent: i64) -> bool {
+        self.pick(1, 100) <= percent
+    }
+
+    pub(super) fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        let last = i64::try_from(of.len()).unwrap_or(1) - 1;
+        of[usize::try_from(self.pick(0, last)).unwrap_or(0)]
+    }
+
+    /// A time in whole milliseconds.
+    pub(super) fn time(&mut self, low: Micros, high: Micros) -> Micros {
+        self.pick(low / MILLISECOND, high / MILLISECOND) * MILLISECOND
+    }
+
+    pub(super) fn small(&mut self, low: u32, high: u32) -> u32 {
+        u32::try_from(self.pick(low.into(), high.into())).unwrap_or(low)
+    }
+}
+
+/// Plugins that a profile may do without. Room is always looked at: a cluster whose
+/// kubelets refuse what the scheduler places comes never to rest.
+const OPTIONAL: [&str; 7] = [
+    "NodeName",
+    "NodeUnschedulable",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesBalancedAllocation",
+    "ImageLocality",
+];
+
+/// The world of a seed.
+#[must_use]
+pub fn draw(seed: u64) -> Scenario {
+    let rng = Rng::new(seed).split("swarm", 0);
+    let mut draw = Draw(rng);
+    let span = draw.time(20 * SECOND, 100 * SECOND);
+    let nodes = draw_nodes(&mut draw);
+    let workloads = pods::draw(&mut draw, span);
+    let scheduler = draw_scheduler(&mut draw);
+    let events = draw_events(&mut draw, &nodes, &workloads, span);
+    let budgets = draw_budgets(&mut draw, &workloads);
+    let faults = draw_faults(&mut draw, scheduler.replicas, span);
+    Scenario {
+        name: format!("seed-{seed}"),
+        seed,
+        until: None,
+        nodes,
+        workloads,
+        events,
+        scheduler,
+        budgets,
+        faults,
+    }
+}
+
+pub(super) const TAINT: &str = "swarm.dev/tainted";
+
+fn taints(draw: &mut Draw) -> Vec<Taint> {
+    if !draw.chance(25) {
+        return Vec::new();
+    }
+    let effect = draw.one(&["NoSchedule", "NoExecute", "PreferNoSchedule"]);
+    vec![Taint {
+        key: TAINT.to_owned(),
+        value: draw.one(&["", "a"]).to_owned(),
+        effect: effect.to_owned(),
+    }]
+}
+
+fn allocatable(draw: &mut Draw) -> ResourceList {
+    let mut list = ResourceList::new();
+    list.insert("cpu".to_owned(), Quantity::from_millis(draw.pick(1, 16) * 500));
+    list.insert("memory".to_owned(), Quantity::from_units(draw.pick(1, 16) << 30));
+    let pods = if draw.chance(30) { draw.pick(1, 4) } else { 110 };
+    list.insert("pods".to_owned(), Quantity::from_units(pods));
+    if draw.chance(35) {
+        list.insert("nvidia.com/gpu".to_owned(), Quantity::from_units(draw.pick(1, 8)));
+    }
+    list
+}
+
+fn half(draw: &mut Draw) -> String {
+    draw.one(&["h0", "h1"]).to_owned()
+}
+
+fn draw_nodes(draw: &mut Draw) -> Vec<NodeGroup> {
+    let groups = draw.small(1, 3);
+    (0..groups)
+        .filter_map(|group| {
+            let name = Template::parse(&format!("n{group}-{{i}}")).ok()?;
+            let label = Template::parse(draw.one(&["h{i%2}", "h0", "h1"])).ok()?;
+            Some(NodeGroup {
+                name,
+                count: draw.small(1, 4),
+                labels: vec![("half".to_owned(), label)],
+                taints: taints(draw),
+                allocatable: allocatable(draw),
+                unschedulable: draw.chance(8),
+            })
+        })
+        .collect()
+}
+
+fn draw_scheduler(draw: &mut Draw) -> SchedulerSpec {
+    let initial = draw.pick(1, 2);
+    let mut spec = SchedulerSpec {
+        replicas: draw.one(&[1, 1, 1, 1, 1, 1, 1, 2, 2, 3]),
+        initial_backoff: initial,
+        max_backoff: initial + draw.one(&[0, 1, 4, 8]),
+        retry_unschedulable: draw.one(&[5, 30, 300, 3600]),
+        without: Vec::new(),
+    };
+    if draw.chance(30) {
+        let left_out = OPTIONAL.iter().filter(|_| draw.chance(20));
+        spec.without = left_out.map(|name| (*name).to_owned()).collect();
+    }
+    spec
+}
+
+fn draw_budgets(draw: &mut Draw, workloads: &[Workload]) -> Vec<Budget> {
+    if !draw.chance(20) {
+        return Vec::new();
+    }
+    let count = draw.small(1, 2);
+    (0..count)
+        .map(|i| {
+            let app = &workloads[usize::try_from(draw.pick(0, 100)).unwrap_or(0) % workloads.len()];
+            let amount =
+                if draw.chance(50) { Amount::Count(draw.pick(0, 3)) } else { Amount::Percent(50) };
+            let least = draw.chance(50);
+            Budget {
+                namespace: app.namespace.clone(),
+                name: format!("budget-{i}"),
+                match_labels: BTreeMap::from([("app".to_owned(), app.name.clone())]),
+                min_available: least.then_some(amount),
+                max_unavailable: (!least).then_some(amount),
+                always_allow_unhealthy: draw.chance(30),
+            }
+        })
+        .collect()
+}
+
+/// Some pod of some workload, as it will be called.
+fn some_pod(draw: &mut Draw, workloads: &[Workload]) -> String {
+    let index = usize::try_from(draw.pick(0, 1000)).unwrap_or(0) % workloads.len();
+    let workload = &workloads[index];
+    let alone =
+        workload.pod_count() == 1 && matches!(workload.shape, crate::scenario::Shape::Pods { .. });
+    if alone {
+        return format!("{}/{}", workload.namespace, workload.name);
+    }
+    format!("{}/{}-{}", workload.namespace, workload.name, draw.pick(0, 5))
+}
+
+fn draw_events(
+    draw: &mut Draw,
+    nodes: &[NodeGroup],
+    workloads: &[Workload],
+    span: Micros,
+) -> Vec<ClusterEvent> {
+    let mut events = Vec::new();
+    for workload in workloads {
+        if !workload.template.spec.scheduling_gates.is_empty() && draw.chance(70) {
+            let at = draw.time(workload.at, workload.at + span);
+            events.push(ClusterEvent { at, action: Action::Ungate(workload.name.clone()) });
+        }
+    }
+    for name in nodes.iter().flat_map(NodeGroup::names) {
+        if draw.chance(25) {
+            trouble(draw, &name, span, &mut events);
+        }
+    }
+    let (deletes, evictions, binds) = (draw.chance(30), draw.chance(20), draw.chance(12));
+    let names: Vec<String> = nodes.iter().flat_map(NodeGroup::names).collect();
+    for _ in 0..draw.pick(0, 5) {
+        let at = draw.time(SECOND, span);
+        let pod = some_pod(draw, workloads);
+        if deletes {
+            events.push(ClusterEvent { at, action: Action::Delete(pod.clone()) });
+        }
+        if evictions {
+            let pod = some_pod(draw, workloads);
+            events.push(ClusterEvent { at: at + SECOND, action: Action::Evict(pod) });
+        }
+        if binds {
+            let index = usize::try_from(draw.pick(0, 1000)).unwrap_or(0) % names.len();
+            let node = names[index].clone();
+            let pod = some_pod(draw, workloads);
+            events.push(ClusterEvent { at, action: Action::Bind { pod, node } });
+        }
+    }
+    events.sort_by_key(|event| event.at);
+    events
+}
+
+/// Something happens to one node, and is mostly undone later.
+fn trouble(draw: &mut Draw, name: &str, span: Micros, events: &mut Vec<ClusterEvent>) {
+    let at = draw.time(0, span);
+    let later = at + draw.time(100 * MILLISECOND, MINUTE);
+    let undone = draw.chance(75);
+    let names = || vec![name.to_owned()];
+    let mut push = |at, action| events.push(ClusterEvent { at, action });
+    match draw.pick(0, 4) {
+        0 => {
+            push(at, Action::Remove(names()));
+            if undone {
+                push(later, Action::Restore(names()));
+            }
+        }
+        1 => {
+            push(at, Action::NotReady(names()));
+            if undone {
+                push(later, Action::Ready(names()));
+            }
+        }
+        2 => {
+            push(at, Action::Cordon(names()));
+            if undone {
+                push(later, Action::Uncordon(names()));
+            }
+        }
+        _ => {
+            for at in [at, later] {
+                let change = NodeChange {
+                    node: name.to_owned(),
+                    labels: draw
+                        .chance(50)
+                        .then(|| BTreeMap::from([("half".to_owned(), half(draw))])),
+                    taints: draw.chance(40).then(|| taints(draw)),
+                    allocatable: draw.chance(40).then(|| allocatable(draw)),
+                };
+                push(at, Action::Change(change));
+            }
+        }
+    }
+}
+
+fn draw_faults(draw: &mut Draw, replicas: u8, span: Micros) -> FaultPlan {
+    let mut plan = FaultPlan { until: span + draw.time(0, 30 * SECOND), ..FaultPlan::default() };
+    if draw.chance(8) {
+        return FaultPlan::default();
+    }
+    for fault in Fault::ALL {
+        if draw.chance(22) {
+            let most = match fault {
+                Fault::Expired | Fault::StaleList => 500,
+                Fault::KillBetweenEffects | Fault::CutStream => 40,
+                Fault::LostRenewal => 300,
+                Fault::SlowWatch | Fault::Malformed => 60,
+                _ => 200,
+            };
+            let rate = u16::try_from(draw.pick(5, most)).unwrap_or(5);
+            plan.per_mille[fault as usize] = rate;
+        }
+    }
+    // A list can only be late if there is one.
+    if plan.rate(Fault::Expired) + plan.rate(Fault::StaleList) > 0 {
+        plan.per_mille[Fault::CutStream as usize] += 10;
+    }
+    let replica =
+        |draw: &mut Draw| u8::try_from(draw.pick(0, i64::from(replicas) - 1)).unwrap_or(0);
+    let at = |draw: &mut Draw| draw.time(0, span);
+    for kind in 0..5 {
+        if !draw.chance(16) {
+            continue;
+        }
+        for _ in 0..draw.pick(1, 3) {
+            let blow = match kind {
+                0 => Blow::Kill { replica: replica(draw), back: draw.time(0, 10 * SECOND) },
+                1 => Blow::Freeze { replica: replica(draw), span: draw.time(SECOND, 40 * SECOND) },
+                2 => Blow::RestartServer { span: draw.time(100 * MILLISECOND, 15 * SECOND) },
+                3 => Blow::ClockJump {
+                    replica: replica(draw),
+                    by: draw.one(&[SECOND, 20 * SECOND, 10 * MINUTE, 120 * MINUTE]),
+                },
+                _ => Blow::Compact { replica: replica(draw) },
+            };
+            plan.blows.push((at(draw), blow));
+        }
+    }
+    plan.blows.sort_by_key(|(at, _)| *at);
+    if plan.is_empty() { FaultPlan::default() } else { plan }
+}

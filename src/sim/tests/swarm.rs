@@ -1,0 +1,79 @@
+//! The swarm: ten thousand worlds per run, `MUSTER_SIM_SEEDS` for more, from
+//! `MUSTER_SIM_FROM` on.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use muster_sim::faults::Counts;
+use muster_sim::swarm::{SeedReport, Tweak, draw, replay_line, run_seed, shrink};
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default)
+}
+
+/// Runs seeds on two threads; reports in order of seed.
+fn run_all(seeds: std::ops::Range<u64>, threads: usize) -> Vec<SeedReport> {
+    let next = AtomicU64::new(seeds.start);
+    let begin = Instant::now();
+    let mut reports: Vec<SeedReport> = std::thread::scope(|scope| {
+        let work = || {
+            let mut done = Vec::new();
+            loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= seeds.end {
+                    return done;
+                }
+                if (seed - seeds.start) % 2_500 == 2_499 {
+                    eprintln!("{} seeds, {:.1?}", seed - seeds.start + 1, begin.elapsed());
+                }
+                done.push(run_seed(seed, &Tweak::default()));
+            }
+        };
+        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        handles.into_iter().flat_map(|h| h.join().expect("no panic")).collect()
+    });
+    reports.sort_by_key(|report| report.seed);
+    reports
+}
+
+fn totals(reports: &[SeedReport]) -> Counts {
+    let mut sum = Counts::default();
+    reports.iter().for_each(|report| sum.add(&report.faults));
+    sum
+}
+
+/// What was wrong with a seed, how to see it again, and the smallest such world.
+fn describe(report: &SeedReport) -> String {
+    let mut text = format!("{}\n", replay_line(report.seed));
+    for violation in report.violations.iter().take(5) {
+        let _ = writeln!(text, "  {violation}");
+    }
+    let (small, runs) = shrink(&draw(report.seed), report.broken[0], &Tweak::default());
+    let _ = writeln!(text, "shrunk in {runs} runs:\n{}", small.to_yaml());
+    text
+}
+
+#[test]
+fn ten_thousand_worlds_hold() {
+    let from = number("MUSTER_SIM_FROM", 0);
+    let count = number("MUSTER_SIM_SEEDS", 10_000);
+    let begin = Instant::now();
+    let reports = run_all(from..from + count, 2);
+    let took = begin.elapsed();
+    let steps: u64 = reports.iter().map(|r| r.steps).sum();
+    let hours = reports.iter().map(|r| r.time).sum::<i64>() / 3_600_000_000;
+    eprintln!("{count} seeds in {took:.1?}: {steps} events, {hours} h of cluster time");
+    for (name, n) in totals(&reports).rows() {
+        eprintln!("{name:>20} {n}");
+    }
+    let failed: Vec<&SeedReport> = reports.iter().filter(|r| !r.is_clean()).collect();
+    let mut text = String::new();
+    for report in failed.iter().take(3) {
+        text += &describe(report);
+    }
+    for report in failed.iter().take(40) {
+        let _ = writeln!(text, "{}: {}", report.seed, report.violations[0]);
+    }
+    assert!(failed.is_empty(), "{} of {count} seeds fail\n{text}", failed.len());
+}
