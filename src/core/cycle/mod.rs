@@ -10,6 +10,7 @@ mod ingest;
 mod ledger;
 mod permit;
 mod prepare;
+mod prepare_classes;
 #[cfg(test)]
 mod tests;
 
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use crate::cluster::{Cluster, NodeId};
 use crate::framework::{Profile, Status};
 use crate::hash::{IdMap, TextMap, scramble};
-use crate::io::{Effect, Input, PodRef, Tick, Token};
+use crate::io::{Effect, Input, Kind, PodRef, Tick, Token};
 use crate::model::{PodId, PodStage, ShapeId};
 use crate::queue::{Backoff, Queue, QueueCx};
 use crate::report::{
@@ -131,7 +132,7 @@ pub struct Core {
     stopwatch: Arc<dyn Stopwatch>,
     seed: u64,
     trace: bool,
-    relists: [u64; 2],
+    relists: [u64; Kind::COUNT],
     next_attempt: u64,
 }
 
@@ -156,7 +157,7 @@ impl Core {
             stopwatch: Arc::new(NoTime),
             seed: config.seed,
             trace: false,
-            relists: [0; 2],
+            relists: [0; Kind::COUNT],
             next_attempt: 0,
         }
     }
@@ -266,7 +267,10 @@ impl Core {
             self.queue.remove(pod);
             return Some(decision);
         }
-        let shape_id = record.shape;
+        if let Some(settled) = self.cluster.settle(pod) {
+            self.swap_shape(pod, settled);
+        }
+        let shape_id = self.cluster.pod(pod)?.shape;
         if self.trace {
             let (profile, shape) = (&self.profiles[profile_id], self.cluster.shape(shape_id));
             let key = decision.pod.to_string();
@@ -301,10 +305,12 @@ impl Core {
             Some((_, status)) if ledger.feasible() > 1 => {
                 Err(failure::Failure::error(status.message()))
             }
-            _ => ledger
-                .best()
-                .map(|(node, _)| node)
-                .ok_or_else(|| failure::Failure::fit(ledger, self.cluster.node_count())),
+            _ => {
+                let profile = &self.profiles[profile_id];
+                let nodes = self.cluster.node_count();
+                let best = ledger.best(profile).map(|(node, _)| node);
+                best.ok_or_else(|| failure::Failure::fit(profile, ledger, nodes))
+            }
         };
         let chosen = self.stopwatch.nanos();
         self.observations.push(Observation::Algorithm { nanos: chosen.saturating_sub(started) });
