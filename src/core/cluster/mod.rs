@@ -9,6 +9,8 @@ mod chunked;
 mod index;
 mod journal;
 mod kin;
+#[cfg(test)]
+mod kin_tests;
 mod node_set;
 mod nodes;
 mod owners;

@@ -92,7 +92,7 @@ pub fn explain(pod: &str, profile: &Profile, shape: &PodShape, cluster: &Cluster
         out.message = format!("running PreFilter plugin {plugin:?}: {error}");
         let status = Status::error(out.message.as_str());
         for node in cluster.nodes().iter() {
-            out.nodes.insert(cluster.node(node).name.to_string(), rejected("", &status));
+            out.nodes.insert(cluster.node(node).name.to_string(), rejected(plugin, &status));
         }
         return out;
     }

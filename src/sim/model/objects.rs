@@ -59,7 +59,12 @@ pub(crate) fn pod(workload: &Workload, round: u32, index: u32) -> Pod {
     if let Shape::Job { .. } = workload.shape {
         pod.metadata.labels.insert(JOB_NAME_LABEL.to_owned(), owner.clone());
         pod.metadata.owner_references =
-            vec![OwnerReference { kind: "Job".to_owned(), name: owner, controller: true }];
+            vec![OwnerReference {
+                api_version: "batch/v1".to_owned(),
+                kind: "Job".to_owned(),
+                name: owner,
+                controller: true,
+            }];
     }
     pod
 }

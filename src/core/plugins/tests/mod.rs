@@ -7,10 +7,12 @@ mod fit_score;
 mod gates_and_sort;
 mod hostile;
 mod image_locality;
+mod inter_pod_affinity;
 mod narrow;
 mod node_affinity;
 mod node_affinity_args;
 mod node_ports;
+mod pod_topology_spread;
 mod simple_filters;
 mod taint_toleration;
 
