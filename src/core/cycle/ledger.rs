@@ -24,6 +24,9 @@ const NO_NODE: u16 = u16::MAX;
 /// Nodes from which rating is worth spreading over threads.
 const PARALLEL_FROM: usize = 8192;
 
+/// About what a plugin that judges or rates classes remembers of a node.
+const CLASS_PLUGIN_BYTES: usize = 64;
+
 #[derive(Clone, Copy)]
 struct Cell {
     score: i32,
@@ -117,7 +120,8 @@ impl Ledger {
     /// Approximate bytes held.
     pub(crate) fn bytes(&self) -> usize {
         let heaps: usize = self.classes.iter().map(|c| c.heap.capacity() * 8).sum();
-        self.cells.capacity() * size_of::<Cell>() + heaps + 1024
+        let by_class = self.prepared.class_plugins() * self.cells.capacity() * CLASS_PLUGIN_BYTES;
+        self.cells.capacity() * size_of::<Cell>() + heaps + by_class + 1024
     }
 
     fn fill(&mut self, profile: &Profile, shape: &PodShape, cluster: &Cluster) {

@@ -362,10 +362,12 @@ impl Core {
     #[must_use]
     pub fn question(&self, namespace: &str, name: &str) -> Option<Question> {
         let pod = *self.by_key.get(ingest::key_text(namespace, name).as_str())?;
-        let record = self.cluster.pod(pod)?;
-        let shape = Arc::clone(self.cluster.shape(record.shape));
+        let mut cluster = self.cluster.fork();
+        let settled = cluster.settle(pod).map(Arc::new);
+        let record = cluster.pod(pod)?;
+        let shape = settled.unwrap_or_else(|| Arc::clone(cluster.shape(record.shape)));
         let profile = self.profiles.get(usize::from(shape.profile?.0))?.clone();
-        Some(Question { pod: record.key.to_string(), profile, shape, cluster: self.cluster.fork() })
+        Some(Question { pod: record.key.to_string(), profile, shape, cluster })
     }
 
     /// Explains a pod that need not exist, under a profile by position. If a pod

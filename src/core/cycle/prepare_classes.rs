@@ -29,6 +29,12 @@ impl Prepared {
         self.filters.iter().find(|a| a.by_class).map_or(usize::MAX, |a| a.plugin)
     }
 
+    /// How many plugins judge or rate classes.
+    pub(crate) fn class_plugins(&self) -> usize {
+        self.filters.iter().filter(|a| a.by_class).count()
+            + self.ratings.iter().filter(|r| r.by_class).count()
+    }
+
     /// How many scores are normalised that look at shape and node only.
     pub(crate) fn open_scores(&self) -> usize {
         let open = |r: &&Rating| !r.by_class && !matches!(r.normalize, Normalize::AsIs);
