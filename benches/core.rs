@@ -18,6 +18,8 @@ fn main() {
     for nodes in [5_000, 100_000] {
         one_shape(nodes);
         mixed_shapes(nodes);
+        spread(nodes);
+        anti_affinity(nodes);
     }
     load(5_000, 150_000);
 }
@@ -36,6 +38,53 @@ fn mixed_shapes(nodes: usize) {
         add_pod(&mut core, i, 100 + (i % SHAPES) as i64, "");
     }
     report(&format!("{nodes} nodes, {SHAPES} shapes"), &decide_all(&mut core));
+}
+
+/// Even over zones and hosts, both required.
+fn spread(nodes: usize) {
+    let mut core = cluster(nodes);
+    let even = |key: &str| k8s::TopologySpreadConstraint {
+        max_skew: 1,
+        topology_key: key.to_owned(),
+        when_unsatisfiable: "DoNotSchedule".to_owned(),
+        label_selector: Some(selector("app", "bench")),
+        ..Default::default()
+    };
+    let keys = ["topology.kubernetes.io/zone", "kubernetes.io/hostname"];
+    for i in 0..PODS {
+        let mut pod = pod(i, 100, "");
+        pod.metadata.labels.insert("app".to_owned(), "bench".to_owned());
+        // An index must not make every pod a shape of its own.
+        pod.metadata.labels.insert("index".to_owned(), i.to_string());
+        pod.spec.topology_spread_constraints = keys.map(even).to_vec();
+        core.apply(Tick(i as i64), Input::Pod(Change::Upsert(Box::new(pod))));
+    }
+    report(&format!("{nodes} nodes, zone and host spread"), &decide_all(&mut core));
+}
+
+/// Twenty sets; no two pods of a set on one host.
+fn anti_affinity(nodes: usize) {
+    let mut core = cluster(nodes);
+    for i in 0..PODS {
+        let mut pod = pod(i, 100, "");
+        let set = format!("set-{}", i % 20);
+        let term = k8s::PodAffinityTerm {
+            topology_key: "kubernetes.io/hostname".to_owned(),
+            label_selector: Some(selector("set", &set)),
+            ..Default::default()
+        };
+        pod.metadata.labels.insert("set".to_owned(), set);
+        let apart = k8s::PodAffinity { required: vec![term], ..Default::default() };
+        let affinity = k8s::Affinity { pod_anti_affinity: Some(apart), ..Default::default() };
+        pod.spec.affinity = Some(affinity);
+        core.apply(Tick(i as i64), Input::Pod(Change::Upsert(Box::new(pod))));
+    }
+    report(&format!("{nodes} nodes, anti-affinity, 20 sets"), &decide_all(&mut core));
+}
+
+fn selector(key: &str, value: &str) -> k8s::LabelSelector {
+    let match_labels = [(key.to_owned(), value.to_owned())].into();
+    k8s::LabelSelector { match_labels, ..Default::default() }
 }
 
 fn load(nodes: usize, pods: usize) {
@@ -75,6 +124,11 @@ fn quantity(text: &str) -> k8s::Quantity {
 }
 
 fn add_pod(core: &mut Core, i: usize, milli_cpu: i64, node: &str) {
+    let pod = pod(i, milli_cpu, node);
+    core.apply(Tick(i as i64), Input::Pod(Change::Upsert(Box::new(pod))));
+}
+
+fn pod(i: usize, milli_cpu: i64, node: &str) -> k8s::Pod {
     let mut pod = k8s::Pod::default();
     pod.metadata.namespace = "default".into();
     pod.metadata.name = format!("pod-{i}");
@@ -89,7 +143,7 @@ fn add_pod(core: &mut Core, i: usize, milli_cpu: i64, node: &str) {
     ]
     .into();
     pod.spec.containers = vec![container];
-    core.apply(Tick(i as i64), Input::Pod(Change::Upsert(Box::new(pod))));
+    pod
 }
 
 /// Decides every pending pod; the time of each.

@@ -5,15 +5,15 @@
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use muster_api::k8s;
-use muster_core::io::{Change, Input, Tick};
+use muster_core::io::{Change, Input, Object, Tick};
 use muster_core::{Config, Core, Profile};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::profile::profile_from_json;
 
-/// Explains a pod (`namespace/name`) among `objects`: nodes, and pods that occupy
-/// them. Kinds that no plugin reads are ignored. `profile` is one item of
+/// Explains a pod (`namespace/name`) among `objects`: nodes, pods that occupy them,
+/// namespaces, services and controllers. Kinds that no plugin reads are ignored. `profile` is one item of
 /// `profiles` in a `KubeSchedulerConfiguration`; without it the default holds.
 pub fn explain_objects(objects: &[Value], pod: &str, profile: Option<&Value>) -> Result<Value> {
     let profile = match profile {
@@ -42,6 +42,13 @@ pub fn explain_objects(objects: &[Value], pod: &str, profile: Option<&Value>) ->
                     core.apply(now, Input::Pod(Change::Upsert(Box::new(wire))));
                 }
             }
+            Some("Namespace") => related(&mut core, Object::Namespace(decode(object, i)?)),
+            Some("Service") => related(&mut core, Object::Service(decode(object, i)?)),
+            Some("ReplicationController") => {
+                related(&mut core, Object::ReplicationController(decode(object, i)?));
+            }
+            Some("ReplicaSet") => related(&mut core, Object::ReplicaSet(decode(object, i)?)),
+            Some("StatefulSet") => related(&mut core, Object::StatefulSet(decode(object, i)?)),
             Some(_) => {}
             None => {
                 bail!("objects[{i}]: kind: Required value: every object needs apiVersion and kind")
@@ -53,6 +60,10 @@ pub fn explain_objects(objects: &[Value], pod: &str, profile: Option<&Value>) ->
     })?;
     let explanation = core.explain_pod(now, &target, 0);
     serde_json::to_value(explanation).context("writing the explanation")
+}
+
+fn related(core: &mut Core, object: Object) {
+    core.apply(Tick(0), Input::Object(Box::new(object)));
 }
 
 fn decode<T: DeserializeOwned>(object: &Value, i: usize) -> Result<T> {

@@ -9,8 +9,8 @@ use muster_api::k8s;
 use muster_core::Profile;
 use muster_core::framework::{PluginArgs, Registry};
 use muster_core::plugins::{
-    BalancedAllocationArgs, FitArgs, NodeAffinityArgs, ResourceSpec, ScoringStrategy, ShapePoint,
-    names,
+    BalancedAllocationArgs, FitArgs, InterPodAffinityArgs, NodeAffinityArgs, PodTopologySpreadArgs,
+    ResourceSpec, ScoringStrategy, ShapePoint, names,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -123,6 +123,35 @@ struct AffinityJson {
     added_affinity: Option<k8s::NodeAffinity>,
 }
 
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SpreadJson {
+    default_constraints: Option<Vec<k8s::TopologySpreadConstraint>>,
+    defaulting_type: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct InterPodJson {
+    hard_pod_affinity_weight: Option<i32>,
+    ignore_preferred_terms_of_existing_pods: bool,
+}
+
+fn spread_args(json: SpreadJson) -> Result<PodTopologySpreadArgs> {
+    let list = json.default_constraints.unwrap_or_default();
+    match json.defaulting_type.as_str() {
+        "" | "System" if list.is_empty() => Ok(PodTopologySpreadArgs::System),
+        "" | "System" => bail!(
+            "defaultConstraints: Invalid value: when defaultingType is System, it must be empty: \
+             set defaultingType to List"
+        ),
+        "List" => Ok(PodTopologySpreadArgs::List(list)),
+        other => bail!(
+            "defaultingType: Unsupported value: {other:?}: supported values: \"System\", \"List\""
+        ),
+    }
+}
+
 fn read_args(args: &mut PluginArgs, plugin: &str, json: &Value) -> Result<()> {
     match plugin {
         names::NODE_RESOURCES_FIT => args.fit = fit_args(FitJson::deserialize(json)?)?,
@@ -133,6 +162,17 @@ fn read_args(args: &mut PluginArgs, plugin: &str, json: &Value) -> Result<()> {
         names::NODE_AFFINITY => {
             let added_affinity = AffinityJson::deserialize(json)?.added_affinity;
             args.node_affinity = NodeAffinityArgs { added_affinity };
+        }
+        names::POD_TOPOLOGY_SPREAD => {
+            args.pod_topology_spread = spread_args(SpreadJson::deserialize(json)?)?;
+        }
+        names::INTER_POD_AFFINITY => {
+            let json = InterPodJson::deserialize(json)?;
+            args.inter_pod_affinity = InterPodAffinityArgs {
+                hard_pod_affinity_weight: json.hard_pod_affinity_weight.unwrap_or(1),
+                ignore_preferred_terms_of_existing_pods: json
+                    .ignore_preferred_terms_of_existing_pods,
+            };
         }
         _ => {}
     }

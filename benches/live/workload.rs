@@ -47,7 +47,7 @@ impl Workload {
 
     /// What Muster can do by now; the rest prints "not yet".
     pub(crate) fn in_muster(self) -> bool {
-        matches!(self, Self::Plain | Self::Gpu)
+        matches!(self, Self::Plain | Self::Gpu | Self::Spread | Self::AntiAffinity)
     }
 
     /// By name; none means those that Muster supports.

@@ -42,6 +42,62 @@ pub enum Kind {
     Node,
     /// Pods.
     Pod,
+    /// Namespaces.
+    Namespace,
+    /// Services.
+    Service,
+    /// Replication controllers.
+    ReplicationController,
+    /// Replica sets.
+    ReplicaSet,
+    /// Stateful sets.
+    StatefulSet,
+}
+
+impl Kind {
+    /// How many kinds there are.
+    pub const COUNT: usize = Self::StatefulSet as usize + 1;
+}
+
+/// An object of a kind other than nodes and pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Object {
+    /// A namespace.
+    Namespace(k8s::Namespace),
+    /// A service.
+    Service(k8s::Service),
+    /// A replication controller.
+    ReplicationController(k8s::ReplicationController),
+    /// A replica set.
+    ReplicaSet(k8s::ReplicaSet),
+    /// A stateful set.
+    StatefulSet(k8s::StatefulSet),
+}
+
+impl Object {
+    /// Its kind.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Namespace(_) => Kind::Namespace,
+            Self::Service(_) => Kind::Service,
+            Self::ReplicationController(_) => Kind::ReplicationController,
+            Self::ReplicaSet(_) => Kind::ReplicaSet,
+            Self::StatefulSet(_) => Kind::StatefulSet,
+        }
+    }
+
+    /// Its metadata.
+    #[must_use]
+    pub const fn metadata(&self) -> &k8s::ObjectMeta {
+        match self {
+            Self::Namespace(o) => &o.metadata,
+            Self::Service(o) => &o.metadata,
+            Self::ReplicationController(o) => &o.metadata,
+            Self::ReplicaSet(o) => &o.metadata,
+            Self::StatefulSet(o) => &o.metadata,
+        }
+    }
 }
 
 /// One change of one object.
@@ -88,6 +144,10 @@ pub enum Input {
     Node(Change<k8s::Node>),
     /// A pod changed.
     Pod(Change<k8s::Pod>),
+    /// An object of another kind is now this (added or modified).
+    Object(Box<Object>),
+    /// An object of another kind is gone.
+    ObjectGone(Kind, ObjectKey),
     /// A full list of `Kind` begins (first list, or the watch was lost).
     RelistStarted(Kind),
     /// The list is complete: objects of `Kind` not upserted since the start are gone.

@@ -262,7 +262,9 @@ impl ClusterExt for Cluster {
         let pending = wire.clone().on("");
         let shape = self.shape_of(&pending);
         let shape = self.intern_shape(shape);
-        let pod = self.add_pod(model_pod(wire, shape));
+        let mut pod = model_pod(wire, shape);
+        pod.group = self.join_group(wire);
+        let pod = self.add_pod(pod);
         if !wire.spec.node_name.is_empty() {
             let node = self.node_or_ghost(&wire.spec.node_name);
             self.place(pod, node, false);
@@ -296,5 +298,8 @@ pub(crate) fn model_pod(wire: &k8s::Pod, shape: crate::model::ShapeId) -> Pod {
         shown: None,
         created: Tick(meta.creation_timestamp.map_or(0, |t| t.0)),
         seen: 0,
+        group: crate::cluster::GroupId::default(),
+        owner: crate::cluster::Owner::of(meta),
+        settled: u64::MAX,
     }
 }

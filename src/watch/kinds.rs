@@ -2,8 +2,10 @@
 
 use std::fmt::Debug;
 
-use muster_api::k8s::{Node, ObjectMeta, Pod};
-use muster_core::io::{Change, Input, Kind, ObjectKey};
+use muster_api::k8s::{
+    Namespace, Node, ObjectMeta, Pod, ReplicaSet, ReplicationController, Service, StatefulSet,
+};
+use muster_core::io::{Change, Input, Kind, Object, ObjectKey};
 use serde::de::DeserializeOwned;
 
 /// Pods that have ended hold nothing: as in upstream, the server leaves them
@@ -69,3 +71,34 @@ impl Watched for Pod {
         Input::Pod(change)
     }
 }
+
+/// A kind that reaches the core as an [`Object`].
+macro_rules! object {
+    ($kind:ident, $group:literal, $version:literal, $plural:literal) => {
+        impl Watched for $kind {
+            const KIND: Kind = Kind::$kind;
+            const NAME: &'static str = stringify!($kind);
+            const GROUP: &'static str = $group;
+            const VERSION: &'static str = $version;
+            const PLURAL: &'static str = $plural;
+            const FIELDS: Option<&'static str> = None;
+
+            fn metadata(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+
+            fn changed(change: Change<Self>) -> Input {
+                match change {
+                    Change::Upsert(object) => Input::Object(Box::new(Object::$kind(*object))),
+                    Change::Delete(key) => Input::ObjectGone(Kind::$kind, key),
+                }
+            }
+        }
+    };
+}
+
+object!(Namespace, "", "v1", "namespaces");
+object!(Service, "", "v1", "services");
+object!(ReplicationController, "", "v1", "replicationcontrollers");
+object!(ReplicaSet, "apps", "v1", "replicasets");
+object!(StatefulSet, "apps", "v1", "statefulsets");

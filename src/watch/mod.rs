@@ -18,7 +18,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use muster_api::k8s::{Node, Pod};
+use muster_api::k8s::{
+    Namespace, Node, Pod, ReplicaSet, ReplicationController, Service, StatefulSet,
+};
 use muster_core::io::{Input, Kind};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -34,7 +36,15 @@ pub const PAGE: u32 = 500;
 pub const REST: Duration = Duration::from_millis(4);
 
 /// Kinds without which nothing can be scheduled: all must be listed first.
-pub const REQUIRED: [Kind; 2] = [Kind::Node, Kind::Pod];
+pub const REQUIRED: [Kind; 7] = [
+    Kind::Node,
+    Kind::Pod,
+    Kind::Namespace,
+    Kind::Service,
+    Kind::ReplicationController,
+    Kind::ReplicaSet,
+    Kind::StatefulSet,
+];
 
 /// Where a watch puts what it finds.
 #[derive(Clone)]
@@ -85,7 +95,12 @@ async fn follow_all(config: &kube::Config, sink: &Sink) {
     };
     let mut kinds = JoinSet::new();
     kinds.spawn(stream::follow::<Node>(client.clone(), sink.clone()));
-    kinds.spawn(stream::follow::<Pod>(client, sink.clone()));
+    kinds.spawn(stream::follow::<Pod>(client.clone(), sink.clone()));
+    kinds.spawn(stream::follow::<Namespace>(client.clone(), sink.clone()));
+    kinds.spawn(stream::follow::<Service>(client.clone(), sink.clone()));
+    kinds.spawn(stream::follow::<ReplicationController>(client.clone(), sink.clone()));
+    kinds.spawn(stream::follow::<ReplicaSet>(client.clone(), sink.clone()));
+    kinds.spawn(stream::follow::<StatefulSet>(client, sink.clone()));
     if let Some(Err(ended)) = kinds.join_next().await
         && ended.is_panic()
     {

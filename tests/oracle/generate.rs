@@ -6,17 +6,19 @@
 //! likely everywhere, the first plugin would reject every node and the others
 //! would never be asked.
 
+mod affinity;
 mod constraints;
 mod node;
 mod pod;
 mod profile;
 mod resources;
+mod spread;
 
 use serde_json::{Value, json};
 
 use crate::rng::Rng;
 
-/// Namespace of every pod.
+/// Namespace of pods that wait, and of most that run.
 pub(crate) const NAMESPACE: &str = "team";
 
 /// One question: a cluster, the profile, and the pods to place.
@@ -48,6 +50,12 @@ struct Mood {
     scalar_names: Vec<&'static str>,
     /// Images on nodes that pods use.
     images: usize,
+    /// Spread constraints.
+    spread: usize,
+    /// Affinity between pods.
+    affinity: usize,
+    /// Services and controllers.
+    owners: usize,
     /// Details that the API server would refuse or that hardly occur.
     nasty: usize,
 }
@@ -69,6 +77,9 @@ impl Mood {
             pressure: level(50),
             scalars: level(65),
             images: level(60),
+            spread: level(45),
+            affinity: level(45),
+            owners: level(45),
             nasty: level(30) / 6,
         }
     }
@@ -104,7 +115,9 @@ fn cluster(rng: &mut Rng, mood: &Mood, plugins: &[(&str, u32)]) -> State {
     for name in &names {
         objects.push(node::node(rng, mood, name));
         for _ in 0..rng.below(5) {
-            let pod = format!("{NAMESPACE}/busy-{}", objects.len());
+            let namespace =
+                if rng.chance(80) { NAMESPACE } else { rng.pick(affinity::NAMESPACES) };
+            let pod = format!("{namespace}/busy-{}", objects.len());
             objects.push(pod::existing(rng, mood, &pod, name));
         }
     }
@@ -114,6 +127,10 @@ fn cluster(rng: &mut Rng, mood: &Mood, plugins: &[(&str, u32)]) -> State {
         if rng.chance(10) {
             objects.retain(|o| o["kind"] != "Node");
         }
+    }
+    objects.extend(affinity::namespaces(rng));
+    if mood.owners > 0 {
+        objects.extend(spread::owners(rng, mood));
     }
     let config = profile::profile(rng, mood, plugins, &names);
     State { objects, config, pods: Vec::new() }

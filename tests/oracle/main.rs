@@ -48,6 +48,8 @@ const PLUGINS: &[(&str, u32)] = &[
     ("NodeAffinity", 2),
     ("NodePorts", 0),
     ("NodeResourcesFit", 1),
+    ("PodTopologySpread", 2),
+    ("InterPodAffinity", 2),
     ("NodeResourcesBalancedAllocation", 1),
     ("ImageLocality", 1),
     ("DefaultBinder", 0),
@@ -57,6 +59,9 @@ const PLUGINS: &[(&str, u32)] = &[
 /// states or more often.
 const REASONS: &[&str] = &[
     "E -: running PreScore plugin \"NodeAffinity\": ",
+    "E PodTopologySpread: running PreFilter plugin \"PodTopologySpread\": ",
+    "U InterPodAffinity: node(s) didn't match pod anti-affinity rules",
+    "U InterPodAffinity: node(s) didn't satisfy existing pods anti-affinity rules",
     "U NodePorts: node(s) didn't have free ports for the requested pod ports",
     "U NodeResourcesFit: Insufficient cpu",
     "U NodeResourcesFit: Insufficient ephemeral-storage",
@@ -64,9 +69,12 @@ const REASONS: &[&str] = &[
     "U NodeResourcesFit: Insufficient memory",
     "U NodeResourcesFit: Insufficient nvidia.com/gpu",
     "U NodeResourcesFit: Too many pods",
+    "U PodTopologySpread: node(s) didn't match pod topology spread constraints",
     "UU -: node(s) didn't satisfy plugin(s) [NodeAffinity NodeName]",
     "UU -: node(s) didn't satisfy plugin(s) [NodeAffinity]",
     "UU -: node(s) didn't satisfy plugin(s) [NodeName]",
+    "UU InterPodAffinity: node(s) didn't match pod affinity rules",
+    "UU InterPodAffinity: parsing pod: ",
     "UU NodeAffinity: node(s) didn't match Pod's node affinity/selector",
     "UU NodeAffinity: node(s) didn't match scheduler-enforced node affinity",
     "UU NodeAffinity: pod affinity terms conflict",
@@ -78,6 +86,7 @@ const REASONS: &[&str] = &[
     "UU NodeResourcesFit: Insufficient sub.kubernetes.io/native",
     "UU NodeResourcesFit: Too many pods",
     "UU NodeUnschedulable: node(s) were unschedulable",
+    "UU PodTopologySpread: node(s) didn't match pod topology spread constraints (missing",
     "UU TaintToleration: node(s) had untolerated taint(s)",
 ];
 

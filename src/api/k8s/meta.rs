@@ -45,6 +45,9 @@ pub struct ObjectMeta {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OwnerReference {
+    /// Group and version of the owner.
+    #[serde(deserialize_with = "nullable")]
+    pub api_version: String,
     /// Kind of the owner.
     pub kind: String,
     /// Name of the owner.

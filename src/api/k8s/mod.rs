@@ -10,6 +10,7 @@ mod pod;
 mod quantity;
 mod selector;
 mod time;
+mod workload;
 
 pub use meta::{ObjectMeta, OwnerReference};
 pub use node::{ContainerImage, Node, NodeSpec, NodeStatus, Taint};
@@ -25,6 +26,9 @@ pub use selector::{
     NodeSelectorTerm, PreferredSchedulingTerm,
 };
 pub use time::Time;
+pub use workload::{
+    EqualitySpec, Namespace, ReplicaSet, ReplicationController, SelectorSpec, Service, StatefulSet,
+};
 
 use std::collections::BTreeMap;
 

@@ -8,19 +8,29 @@
 mod chunked;
 mod index;
 mod journal;
+mod kin;
+#[cfg(test)]
+mod kin_tests;
 mod node_set;
 mod nodes;
+mod owners;
+mod relate;
 mod shapes;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod txn;
 
 pub use node_set::NodeSet;
+pub use kin::{GroupId, GroupKey};
 pub use nodes::{NodeId, NodeInfo};
+pub use owners::Owner;
 pub use txn::{Ledgers, Txn};
 
 pub(crate) use index::Index;
+pub(crate) use kin::{Kin, MatchKey};
 pub(crate) use nodes::Labels;
+pub(crate) use relate::Counted;
 
 use std::sync::Arc;
 
@@ -34,6 +44,7 @@ use chunked::Chunked;
 use journal::Journal;
 use nodes::Columns;
 use shapes::ShapeTable;
+use tally::Tally;
 
 /// Everything the plugins read.
 #[derive(Default)]
@@ -54,6 +65,9 @@ pub struct Cluster {
     shapes: ShapeTable,
     pub(crate) journal: Journal,
     pub(crate) bugs: Bugs,
+    pub(crate) kin: Arc<Kin>,
+    pub(crate) tally: Tally,
+    namespaces_seen: Arc<crate::hash::TextMap<Arc<str>, u64>>,
 }
 
 /// What an upsert of a node changed.
@@ -104,6 +118,9 @@ impl Cluster {
             shapes: self.shapes.clone(),
             journal: self.journal.fork(),
             bugs: self.bugs,
+            kin: Arc::clone(&self.kin),
+            tally: self.tally.clone(),
+            namespaces_seen: Arc::clone(&self.namespaces_seen),
         }
     }
 
@@ -217,6 +234,11 @@ impl Cluster {
         self.free_nodes.push(node);
     }
 
+    /// A node that exists, as it is.
+    pub(crate) fn node_before(&self, name: &str) -> Option<NodeBefore> {
+        Some(self.snapshot_node(self.index.node(name)?))
+    }
+
     fn snapshot_node(&self, node: NodeId) -> NodeBefore {
         let i = node.index();
         let amounts = self.columns.allocatable.iter().enumerate();
@@ -296,18 +318,9 @@ impl Cluster {
         self.shapes.get(shape)
     }
 
-    /// Interns a shape and counts one user of it.
-    pub(crate) fn intern_shape(&mut self, shape: PodShape) -> ShapeId {
-        self.shapes.intern(shape)
-    }
-
     /// Shapes freed since the last call, whose ledgers can go.
     pub(crate) fn take_freed_shapes(&mut self) -> std::collections::BTreeSet<ShapeId> {
         self.shapes.take_freed()
-    }
-
-    pub(crate) fn release_shape(&mut self, shape: ShapeId) {
-        self.shapes.release(shape);
     }
 
     /// Adds a pod that occupies nothing yet.
@@ -329,7 +342,8 @@ impl Cluster {
             self.reap(node);
         }
         if let Some(pod) = self.pods.get_mut(id.0 as usize).take() {
-            self.shapes.release(pod.shape);
+            self.release_shape(pod.shape);
+            Arc::make_mut(&mut self.kin).leave(pod.group);
             self.free_pods.push(id);
             self.pod_count -= 1;
         }
@@ -352,7 +366,9 @@ impl Cluster {
         };
         debug_assert_eq!(pod.stage, PodStage::Pending);
         pod.stage = if assumed { PodStage::Assumed(node) } else { PodStage::Bound(node) };
-        let shape = Arc::clone(self.shapes.get(pod.shape));
+        let (shape_id, group) = (pod.shape, pod.group);
+        let shape = Arc::clone(self.shapes.get(shape_id));
+        self.tally_pod(group, shape_id, node, true);
         let exact = self.charge(node, &shape.requests, true);
         let info = self.infos.get_mut(node.index());
         info.pods.push(id);
@@ -370,7 +386,9 @@ impl Cluster {
         let pod = self.pods.get_mut(id.0 as usize).as_mut()?;
         let node = pod.stage.node()?;
         pod.stage = PodStage::Pending;
-        let shape = Arc::clone(self.shapes.get(pod.shape));
+        let (shape_id, group) = (pod.shape, pod.group);
+        let shape = Arc::clone(self.shapes.get(shape_id));
+        self.tally_pod(group, shape_id, node, false);
         let exact = bug!(self.bugs, RoomNotFreed) || self.charge(node, &shape.requests, false);
         let info = self.infos.get_mut(node.index());
         if let Some(at) = info.pods.iter().position(|p| *p == id) {
@@ -458,7 +476,13 @@ impl Cluster {
         pod: &k8s::Pod,
         profile: Option<crate::framework::ProfileId>,
     ) -> PodShape {
-        crate::model::compile_pod(pod, profile, Arc::make_mut(&mut self.resources))
+        let table = Arc::make_mut(&mut self.resources);
+        let mut shape = crate::model::compile_pod(pod, profile, table);
+        if profile.is_some() {
+            let owner = Owner::of(&pod.metadata);
+            self.relate(&mut shape, &self.group_key(pod), owner.as_ref());
+        }
+        shape
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use super::tally::Links;
 use crate::hash::TextMap;
 use crate::model::{PodShape, ShapeId};
 
@@ -25,6 +26,7 @@ struct Slot {
     shape: Arc<PodShape>,
     users: u32,
     used: bool,
+    links: Arc<Links>,
 }
 
 impl ShapeTable {
@@ -32,14 +34,22 @@ impl ShapeTable {
         &self.slots[id.0 as usize].shape
     }
 
-    pub(super) fn intern(&mut self, shape: PodShape) -> ShapeId {
-        if let Some(&id) = self.index.get(&shape) {
-            let slot = &mut self.slots[id.0 as usize];
-            slot.users += 1;
-            return id;
-        }
+    /// What a shape keeps alive.
+    pub(super) fn links(&self, id: ShapeId) -> &Arc<Links> {
+        &self.slots[id.0 as usize].links
+    }
+
+    /// One user more of a shape that is known.
+    pub(super) fn find(&mut self, shape: &PodShape) -> Option<ShapeId> {
+        let id = *self.index.get(shape)?;
+        self.slots[id.0 as usize].users += 1;
+        Some(id)
+    }
+
+    /// A shape that is not known yet, with its first user.
+    pub(super) fn insert(&mut self, shape: PodShape, links: Links) -> ShapeId {
         let shape = Arc::new(shape);
-        let slot = Slot { shape: Arc::clone(&shape), users: 1, used: true };
+        let slot = Slot { shape: Arc::clone(&shape), users: 1, used: true, links: Arc::new(links) };
         let id = match self.free.pop() {
             Some(id) => {
                 self.slots[id.0 as usize] = slot;
@@ -54,11 +64,14 @@ impl ShapeTable {
         id
     }
 
-    pub(super) fn release(&mut self, id: ShapeId) {
+    /// One user less; what the shapes kept alive that are gone with it.
+    #[must_use]
+    pub(super) fn release(&mut self, id: ShapeId) -> Vec<Arc<Links>> {
+        let mut gone = Vec::new();
         let slot = &mut self.slots[id.0 as usize];
         slot.users -= 1;
         if slot.users > 0 {
-            return;
+            return gone;
         }
         self.idle.push_back(id);
         while self.idle.len() > IDLE_KEPT {
@@ -72,8 +85,10 @@ impl ShapeTable {
                 self.index.remove(&slot.shape);
                 self.free.push(oldest);
                 self.freed.insert(oldest);
+                gone.push(Arc::clone(&slot.links));
             }
         }
+        gone
     }
 
     pub(super) fn take_freed(&mut self) -> BTreeSet<ShapeId> {

@@ -57,6 +57,9 @@ impl Stage {
     }
 }
 
+/// What left a node: shape and group of a pod.
+pub(super) type Left = (Arc<PodShape>, Arc<crate::cluster::GroupKey>);
+
 impl Core {
     /// Takes the room on the node and runs Reserve and Permit.
     pub(super) fn assume(
@@ -216,7 +219,7 @@ impl Core {
 
     /// Gives back what Reserve took, in reverse order, and the room; nobody is
     /// told. Returns the shape that left.
-    pub(super) fn unreserve(&mut self, pod: PodId) -> Option<Arc<PodShape>> {
+    pub(super) fn unreserve(&mut self, pod: PodId) -> Option<Left> {
         let binding = self.take_binding(pod)?;
         if let Some(placed) = self.placed(pod, binding.node) {
             let plugins = self.profiles[binding.profile].plugins().iter();
@@ -236,31 +239,32 @@ impl Core {
 
     /// As `unreserve`, and lets others know that room is free.
     pub(super) fn release(&mut self, now: Tick, pod: PodId) {
-        if let Some(shape) = self.unreserve(pod) {
-            self.room_freed(now, shape, None);
+        if let Some(left) = self.unreserve(pod) {
+            self.room_freed(now, left, None);
         }
     }
 
     /// Takes a pod off its node and lets others know that room is free.
     pub(super) fn vacate(&mut self, now: Tick, pod: PodId) {
-        if let Some(shape) = self.displace(pod) {
-            self.room_freed(now, shape, None);
+        if let Some(left) = self.displace(pod) {
+            self.room_freed(now, left, None);
         }
     }
 
-    pub(super) fn displace(&mut self, pod: PodId) -> Option<Arc<PodShape>> {
-        let shape = Arc::clone(self.cluster.shape(self.cluster.pod(pod)?.shape));
+    pub(super) fn displace(&mut self, pod: PodId) -> Option<Left> {
+        let left = self.cluster.kind_of(pod)?;
         let node = self.cluster.displace(pod)?;
         self.cluster.reap(node);
-        Some(shape)
+        Some(left)
     }
 
-    fn room_freed(&mut self, now: Tick, shape: Arc<PodShape>, cause: Option<PodId>) {
+    fn room_freed(&mut self, now: Tick, left: Left, cause: Option<PodId>) {
+        let (shape, group) = left;
         let event = ClusterEvent {
             resource: Resource::AssignedPod,
             actions: Actions::DELETE,
             label: "AssignedPodDelete",
-            subject: Subject::Pod { shape },
+            subject: Subject::Pod { shape, group, before: None },
         };
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         self.queue.on_event(&cx, &event, cause);
@@ -279,8 +283,8 @@ impl Core {
         };
         self.fail(now, pod, profile, failure);
         // Only now, and not to the pod itself: its own room is no news to it.
-        if let Some(shape) = left {
-            self.room_freed(now, shape, Some(pod));
+        if let Some(left) = left {
+            self.room_freed(now, left, Some(pod));
         }
     }
 

@@ -36,24 +36,26 @@ impl Failure {
     }
 
     /// No node fits: the histogram of what the ledger holds.
-    pub(super) fn fit(ledger: &Ledger, nodes: usize) -> Self {
+    pub(super) fn fit(profile: &Profile, ledger: &Ledger, nodes: usize) -> Self {
         let prepared = &ledger.prepared;
         let mut rejectors = prepared.narrowing.iter().fold(0, |mask, p| mask | 1 << p);
         if let Some((plugin, status)) = &prepared.rejected {
             if status.code == Code::Error {
-                return Self::error(status.message());
+                let plugin = plugin.unwrap_or(usize::MAX);
+                return Self::error(running("PreFilter", profile, plugin, status));
             }
             rejectors |= plugin.map_or(0, |p| 1 << p);
             let message = format!("0/{nodes} nodes are available: {}.", status.message());
             return Self { rejected: true, message, rejectors };
         }
-        for verdict in ledger.verdicts() {
+        let verdicts = ledger.verdicts(profile);
+        for verdict in &verdicts {
             if verdict.status.code == Code::Error {
                 return Self::error(verdict.status.message());
             }
             rejectors |= verdict.plugin.map_or(0, |p| 1 << p);
         }
-        let reasons = ledger.verdicts().map(|v| (v.nodes, v.status.reasons.as_slice()));
+        let reasons = verdicts.iter().map(|v| (v.nodes, v.status.reasons.as_slice()));
         Self { rejected: true, message: fit_message(nodes, reasons), rejectors }
     }
 

@@ -6,9 +6,10 @@ use muster_api::k8s;
 
 use super::Core;
 use crate::bugs::bug;
+use crate::cluster::{GroupKey, Owner};
 use crate::framework::{Actions, ClusterEvent, ProfileId, Resource, Subject};
-use crate::io::{Change, Input, Kind, ObjectKey, PodRef, Tick};
-use crate::model::{Pod, PodId, PodShape, PodStage};
+use crate::io::{Change, Input, Kind, Object, ObjectKey, PodRef, Tick};
+use crate::model::{LabelSet, Pod, PodId, PodShape, PodStage};
 use crate::queue::QueueCx;
 use crate::report::Observation;
 
@@ -27,6 +28,10 @@ impl Core {
             Input::Node(Change::Delete(key)) => self.delete_node(now, &key.name),
             Input::Pod(Change::Upsert(pod)) => self.upsert_pod(now, &pod),
             Input::Pod(Change::Delete(key)) => self.delete_pod_by_key(now, &key),
+            Input::Object(object) => self.upsert_object(&object),
+            Input::ObjectGone(kind, key) => {
+                self.cluster.remove_related(kind, &key.namespace, &key.name);
+            }
             Input::RelistStarted(kind) => self.relists[kind as usize] += 1,
             Input::RelistDone(kind) => self.sweep(now, kind),
             Input::BindDone { pod, attempt, result } => self.bind_done(now, &pod, attempt, result),
@@ -75,9 +80,42 @@ impl Core {
     }
 
     fn delete_node(&mut self, now: Tick, name: &str) {
+        let before = self.cluster.node_before(name).map(Arc::new);
         if let Some(node) = self.cluster.remove_node(name) {
             self.node_lost(now, node, name);
+            let event = ClusterEvent {
+                resource: Resource::Node,
+                actions: Actions::DELETE,
+                label: "NodeDelete",
+                subject: Subject::Node { node, before },
+            };
+            self.queue_event(now, &event);
         }
+    }
+
+    // ---- other objects -----------------------------------------------------
+
+    fn upsert_object(&mut self, object: &Object) {
+        if object.metadata().name.is_empty() {
+            let error = "an object without metadata.name was skipped".into();
+            return self.malformed("Object", error);
+        }
+        let seen = self.relists[object.kind() as usize];
+        self.cluster.set_related(object, seen);
+    }
+
+    /// A pod is on a node now, or its labels changed there.
+    fn assigned(&mut self, now: Tick, id: PodId, before: Option<Arc<GroupKey>>) {
+        let Some((shape, group)) = self.cluster.kind_of(id) else {
+            return;
+        };
+        let (actions, label) = match before {
+            None => (Actions::ADD, "AssignedPodAdd"),
+            Some(_) => (Actions::UPDATE_POD_LABEL, "AssignedPodUpdate"),
+        };
+        let subject = Subject::Pod { shape, group, before };
+        let event = ClusterEvent { resource: Resource::AssignedPod, actions, label, subject };
+        self.queue_event(now, &event);
     }
 
     // ---- pods --------------------------------------------------------------
@@ -118,6 +156,7 @@ impl Core {
                 let pod = self.insert_pod(key, wire, shape);
                 let node = self.cluster.node_or_ghost(&wire.spec.node_name);
                 self.cluster.place(pod, node, false);
+                self.assigned(now, pod, None);
             }
             return;
         };
@@ -148,6 +187,9 @@ impl Core {
             shown: None,
             created: Tick(meta.creation_timestamp.unwrap_or_default().0),
             seen: 0,
+            group: self.cluster.join_group(wire),
+            owner: Owner::of(meta),
+            settled: u64::MAX,
         };
         read(&mut pod, wire, self.relists[Kind::Pod as usize]);
         let id = self.cluster.add_pod(pod);
@@ -167,12 +209,17 @@ impl Core {
         }
         let (stage, gated_before) = (pod.stage, !pod.gates.is_empty());
         read(pod, wire, seen);
+        pod.owner = Owner::of(&wire.metadata);
         let assigned = !wire.spec.node_name.is_empty();
+        let relabeled = self.cluster.regroup(id, wire);
+        let relabeled = relabeled.filter(|was| was.labels != LabelSet::of(&wire.metadata.labels));
         match stage {
-            PodStage::Pending if !assigned => self.update_pending(now, id, wire, gated_before),
+            PodStage::Pending if !assigned => {
+                self.update_pending(now, id, wire, gated_before, relabeled.is_some());
+            }
             PodStage::Pending => {
                 self.queue.remove(id);
-                self.set_bound(id, wire);
+                self.set_bound(now, id, wire);
             }
             PodStage::Assumed(_) if !assigned => self.update_assumed(now, id, wire),
             PodStage::Assumed(node) => {
@@ -188,22 +235,34 @@ impl Core {
                         self.release(now, id);
                         self.vacate(now, id);
                     }
-                    self.set_bound(id, wire);
+                    self.set_bound(now, id, wire);
                 }
             }
-            PodStage::Bound(_) if assigned => self.recharge(now, id, wire),
+            PodStage::Bound(_) if assigned => {
+                self.recharge(now, id, wire);
+                if relabeled.is_some() {
+                    self.assigned(now, id, relabeled);
+                }
+            }
             PodStage::Bound(_) => {}
         }
     }
 
-    fn update_pending(&mut self, now: Tick, id: PodId, wire: &k8s::Pod, gated_before: bool) {
+    fn update_pending(
+        &mut self,
+        now: Tick,
+        id: PodId,
+        wire: &k8s::Pod,
+        gated_before: bool,
+        relabeled: bool,
+    ) {
         let Some(pod) = self.cluster.pod(id) else {
             return;
         };
         let before = Arc::clone(self.cluster.shape(pod.shape));
         let compiled = self.cluster.compile(wire, before.profile);
         let ungated = gated_before && wire.spec.scheduling_gates.is_empty();
-        let event = own_event(&before, &compiled, ungated);
+        let event = own_event(&before, &compiled, ungated, relabeled);
         if compiled != *before {
             self.swap_shape(id, compiled);
         }
@@ -226,7 +285,7 @@ impl Core {
         };
         let before = Arc::clone(self.cluster.shape(pod.shape));
         let compiled = self.cluster.compile(wire, before.profile);
-        let event = own_event(binding.updated.as_deref().unwrap_or(&before), &compiled, false);
+        let event = own_event(binding.updated.as_deref().unwrap_or(&before), &compiled, false, false);
         binding.updated = (compiled != *before).then(|| Box::new(compiled));
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         self.queue.updated(&cx, id, event.as_ref());
@@ -241,11 +300,12 @@ impl Core {
     }
 
     /// A pending pod turns out to be bound.
-    fn set_bound(&mut self, id: PodId, wire: &k8s::Pod) {
+    fn set_bound(&mut self, now: Tick, id: PodId, wire: &k8s::Pod) {
         let compiled = self.cluster.compile(wire, None);
         self.swap_shape(id, compiled);
         let node = self.cluster.node_or_ghost(&wire.spec.node_name);
         self.cluster.place(id, node, false);
+        self.assigned(now, id, None);
     }
 
     /// The watch shows our bind.
@@ -257,6 +317,7 @@ impl Core {
         }
         self.bound(now, id);
         self.recharge(now, id, wire);
+        self.assigned(now, id, None);
     }
 
     /// What a placed pod occupies may have changed (in-place resize).
@@ -273,6 +334,7 @@ impl Core {
             return;
         };
         let less = shrank(&before, &compiled);
+        let group = self.cluster.kind_of(id).map(|(_, group)| group).unwrap_or_default();
         self.swap_shape(id, compiled);
         self.cluster.place(id, node, false);
         if less {
@@ -280,7 +342,7 @@ impl Core {
                 resource: Resource::AssignedPod,
                 actions: Actions::UPDATE_POD_SCALE_DOWN,
                 label: "AssignedPodUpdate",
-                subject: Subject::Pod { shape: before },
+                subject: Subject::Pod { shape: before, group, before: None },
             };
             self.queue_event(now, &event);
         }
@@ -323,6 +385,11 @@ impl Core {
                     self.delete_pod(now, &key.namespace, &key.name);
                 }
             }
+            related => {
+                for (namespace, name) in self.cluster.stale_related(related, seen) {
+                    self.cluster.remove_related(related, &namespace, &name);
+                }
+            }
         }
     }
 }
@@ -342,8 +409,13 @@ fn read(pod: &mut Pod, wire: &k8s::Pod, seen: u64) {
 }
 
 /// The event that a pod's own change is to itself, if it may help.
-fn own_event(before: &PodShape, after: &PodShape, ungated: bool) -> Option<ClusterEvent> {
-    let mut actions = Actions::NONE;
+fn own_event(
+    before: &PodShape,
+    after: &PodShape,
+    ungated: bool,
+    relabeled: bool,
+) -> Option<ClusterEvent> {
+    let mut actions = if relabeled { Actions::UPDATE_POD_LABEL } else { Actions::NONE };
     if ungated {
         actions = actions | Actions::UPDATE_POD_GATES_ELIMINATED;
     }

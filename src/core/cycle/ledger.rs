@@ -5,24 +5,28 @@
 //! heap. The next pod of the same shape costs O(changed · log n). Must never
 //! disagree with a fresh evaluation: a property test holds them equal.
 
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use rayon::prelude::*;
 use smallvec::SmallVec;
 
 use super::prepare::{Prepared, Raw, stamp};
+use super::prepare_classes::Layout;
 use crate::bugs::bug;
-use crate::cluster::{Cluster, NodeId, NodeSet};
-use crate::framework::{Profile, Status};
+use crate::cluster::{Cluster, NodeId, NodeSet, NodeView};
+use crate::framework::{ClassKey, Profile, Status, UNRANKED};
 use crate::hash::{TextMap, scramble, unscramble};
 use crate::model::PodShape;
 
-/// Verdict of a node that fits.
+/// Verdict of a node that is in a class: it fits if its class does.
 const FITS: u16 = 0;
 /// Verdict of an index that is no node.
 const NO_NODE: u16 = u16::MAX;
 /// Nodes from which rating is worth spreading over threads.
 const PARALLEL_FROM: usize = 8192;
+
+/// About what a plugin that judges or rates classes remembers of a node.
+const CLASS_PLUGIN_BYTES: usize = 64;
 
 #[derive(Clone, Copy)]
 struct Cell {
@@ -33,17 +37,27 @@ struct Cell {
 
 const EMPTY: Cell = Cell { score: 0, class: 0, verdict: NO_NODE };
 
-/// Nodes whose normalised scores are equal because their raw scores are.
+/// Nodes that plugins cannot tell apart, but for scores that need no normalising.
 #[derive(Default)]
 struct Class {
-    raw: SmallVec<[i64; 4]>,
-    /// Feasible nodes in the class.
+    /// See [`Layout`]; first the verdict of nodes that a later filter rejects.
+    key: ClassKey,
+    /// Nodes in the class.
     live: u32,
     /// (score, rank) packed; may hold entries that are no longer true.
     heap: BinaryHeap<u64>,
 }
 
+/// Why the nodes of a class do not fit.
+enum ClassVerdict {
+    /// A filter that judges classes: its position, and the reason.
+    Plugin(usize, u8),
+    /// A later filter that looked at each node.
+    Late(u16),
+}
+
 /// A distinct verdict: which plugin, what it said, on how many nodes.
+#[derive(Clone)]
 pub(crate) struct Verdict {
     pub(crate) plugin: Option<usize>,
     pub(crate) status: Status,
@@ -55,7 +69,10 @@ pub(crate) struct Ledger {
     pub(crate) prepared: Prepared,
     cells: Vec<Cell>,
     classes: Vec<Class>,
-    class_index: TextMap<SmallVec<[i64; 4]>, u32>,
+    class_index: TextMap<ClassKey, u32>,
+    layout: Layout,
+    /// Classes whose nodes fit.
+    open: Vec<u32>,
     verdicts: Vec<Verdict>,
     verdict_index: TextMap<(Option<usize>, Status), u16>,
     feasible: u32,
@@ -83,6 +100,8 @@ impl Ledger {
             cells: vec![EMPTY; cluster.node_capacity()],
             classes: Vec::new(),
             class_index: TextMap::default(),
+            layout: Layout::default(),
+            open: Vec::new(),
             verdicts: vec![],
             verdict_index: TextMap::default(),
             feasible: 0,
@@ -94,6 +113,7 @@ impl Ledger {
         };
         if ledger.prepared.rejected.is_none() {
             ledger.fill(profile, shape, cluster);
+            ledger.open_classes(profile);
         }
         ledger
     }
@@ -101,7 +121,8 @@ impl Ledger {
     /// Approximate bytes held.
     pub(crate) fn bytes(&self) -> usize {
         let heaps: usize = self.classes.iter().map(|c| c.heap.capacity() * 8).sum();
-        self.cells.capacity() * size_of::<Cell>() + heaps + 1024
+        let by_class = self.prepared.class_plugins() * self.cells.capacity() * CLASS_PLUGIN_BYTES;
+        self.cells.capacity() * size_of::<Cell>() + heaps + by_class + 1024
     }
 
     fn fill(&mut self, profile: &Profile, shape: &PodShape, cluster: &Cluster) {
@@ -123,11 +144,11 @@ impl Ledger {
         });
         for (plugin, nodes) in lost {
             for node in nodes.iter() {
-                let status = self.prepared.verdict_of(profile, shape, plugin, cluster.view(node));
+                let view = cluster.view(node);
+                let status = self.prepared.verdict_of(profile, shape, plugin, view);
                 debug_assert!(status.is_some(), "narrow() and filter() disagree");
                 if let Some(status) = status {
-                    let verdict = self.verdict(Some(plugin), status);
-                    self.set_verdict(node, verdict);
+                    self.reject(profile, view, plugin, status);
                 }
             }
         }
@@ -141,7 +162,18 @@ impl Ledger {
             nodes.iter().map(rate).collect()
         };
         for (node, raw) in nodes.into_iter().zip(raws) {
-            self.set_feasible(node, &raw);
+            self.set_class(profile, cluster.view(node), &raw, FITS);
+        }
+    }
+
+    /// A filter that looks at shape and node only rejects a node. If it comes after
+    /// one that judges classes, that one has the first word.
+    fn reject(&mut self, profile: &Profile, node: NodeView<'_>, plugin: usize, status: Status) {
+        let verdict = self.verdict(Some(plugin), status);
+        if plugin > self.prepared.first_class_filter() {
+            self.set_class(profile, node, &Raw::default(), verdict);
+        } else {
+            self.set_verdict(node.id(), verdict);
         }
     }
 
@@ -164,13 +196,22 @@ impl Ledger {
         self.cells[node.index()] = Cell { verdict, ..EMPTY };
     }
 
-    fn set_feasible(&mut self, node: NodeId, raw: &Raw) {
-        let class = match self.class_index.get(&raw.open) {
+    fn set_class(&mut self, profile: &Profile, view: NodeView<'_>, raw: &Raw, late: u16) {
+        let node = view.id();
+        let mut key = ClassKey::new();
+        key.push(late.into());
+        if late == FITS {
+            key.extend_from_slice(&raw.open);
+        } else {
+            key.resize(1 + self.prepared.open_scores(), 0);
+        }
+        self.prepared.tell(profile, view, &mut key, &mut self.layout);
+        let class = match self.class_index.get(&key) {
             Some(&class) => class,
             None => {
                 let class = self.classes.len() as u32;
-                self.classes.push(Class { raw: raw.open.clone(), ..Class::default() });
-                self.class_index.insert(raw.open.clone(), class);
+                self.classes.push(Class { key: key.clone(), ..Class::default() });
+                self.class_index.insert(key, class);
                 class
             }
         };
@@ -179,7 +220,6 @@ impl Ledger {
         let score =
             i32::try_from(raw.fixed).unwrap_or(if raw.fixed < 0 { i32::MIN } else { i32::MAX });
         self.cells[node.index()] = Cell { score, class, verdict: FITS };
-        self.feasible += 1;
         let seed = self.seed;
         let slot = &mut self.classes[class as usize];
         self.live_classes += u32::from(slot.live == 0);
@@ -200,7 +240,6 @@ impl Ledger {
         match cell.verdict {
             NO_NODE => {}
             FITS => {
-                self.feasible -= 1;
                 let slot = &mut self.classes[cell.class as usize];
                 slot.live -= 1;
                 self.live_classes -= u32::from(slot.live == 0);
@@ -219,16 +258,44 @@ impl Ledger {
         }
         debug_assert!(self.prepared.allowed.is_none(), "pinned shapes are rebuilt");
         let view = cluster.view(node);
-        match self.prepared.judge(profile, shape, view) {
+        match self.prepared.judge_alone(profile, shape, view) {
             Ok(()) => {
                 let raw = self.prepared.rate(profile, shape, view);
-                self.set_feasible(node, &raw);
+                self.set_class(profile, view, &raw, FITS);
             }
-            Err((plugin, status)) => {
-                let verdict = self.verdict(Some(plugin), status);
-                self.set_verdict(node, verdict);
+            Err((plugin, status)) => self.reject(profile, view, plugin, status),
+        }
+    }
+
+    /// What is said of a class: the first filter to reject it, with its words or
+    /// the number of its verdict.
+    fn class_verdict(&self, profile: &Profile, class: &Class) -> Result<(), ClassVerdict> {
+        let late = class.key[0] as u16;
+        match self.prepared.judge_class(profile, &class.key, &self.layout) {
+            Err((plugin, reason)) => {
+                let by = self.verdicts.get(usize::from(late).wrapping_sub(1));
+                if late != FITS && by.is_some_and(|v| v.plugin < Some(plugin)) {
+                    return Err(ClassVerdict::Late(late));
+                }
+                Err(ClassVerdict::Plugin(plugin, reason))
+            }
+            Ok(()) if late == FITS => Ok(()),
+            Ok(()) => Err(ClassVerdict::Late(late)),
+        }
+    }
+
+    /// Finds the classes whose nodes fit.
+    fn open_classes(&mut self, profile: &Profile) {
+        let mut open = std::mem::take(&mut self.open);
+        open.clear();
+        self.feasible = 0;
+        for (i, class) in self.classes.iter().enumerate().filter(|(_, c)| c.live > 0) {
+            if self.class_verdict(profile, class).is_ok() {
+                open.push(i as u32);
+                self.feasible += class.live;
             }
         }
+        self.open = open;
     }
 
     /// Catches up with the journal. False if the ledger must be rebuilt.
@@ -251,7 +318,15 @@ impl Ledger {
         if changes.len() > self.cells.len().max(64) {
             return false;
         }
-        let mut changes: SmallVec<[NodeId; 16]> = changes.collect();
+        let mut changes: Vec<NodeId> = changes.collect();
+        changes.sort_unstable();
+        changes.dedup();
+        for i in 0..changes.len() {
+            let node = changes[i];
+            if !self.prepared.follow(profile, shape, cluster, node, &mut changes) {
+                return false;
+            }
+        }
         changes.sort_unstable();
         changes.dedup();
         if bug!(cluster.bugs, StaleLedger) {
@@ -264,6 +339,7 @@ impl Ledger {
             self.refresh(profile, shape, cluster, node);
         }
         self.synced = cluster.journal.head();
+        self.open_classes(profile);
         true
     }
 
@@ -286,13 +362,32 @@ impl Ledger {
     }
 
     /// Distinct verdicts with the number of nodes each holds for.
-    pub(crate) fn verdicts(&self) -> impl Iterator<Item = &Verdict> {
-        self.verdicts.iter().filter(|v| v.nodes > 0)
+    pub(crate) fn verdicts(&self, profile: &Profile) -> Vec<Verdict> {
+        let mut all: Vec<Verdict> = self.verdicts.iter().map(Verdict::clone).collect();
+        let mut by_class: BTreeMap<(usize, u8), u32> = BTreeMap::new();
+        for class in self.classes.iter().filter(|c| c.live > 0) {
+            match self.class_verdict(profile, class) {
+                Ok(()) => {}
+                Err(ClassVerdict::Late(verdict)) => {
+                    all[usize::from(verdict) - 1].nodes += class.live;
+                }
+                Err(ClassVerdict::Plugin(plugin, reason)) => {
+                    *by_class.entry((plugin, reason)).or_default() += class.live;
+                }
+            }
+        }
+        for ((plugin, reason), nodes) in by_class {
+            if let Some(status) = Prepared::class_status(profile, plugin, reason) {
+                all.push(Verdict { plugin: Some(plugin), status, nodes });
+            }
+        }
+        all.retain(|v| v.nodes > 0);
+        all
     }
 
     /// The best node and its total score; ties go to the greater rank.
-    pub(crate) fn best(&mut self) -> Option<(NodeId, i64)> {
-        let parts = self.class_parts();
+    pub(crate) fn best(&mut self, profile: &Profile) -> Option<(NodeId, i64)> {
+        let parts = self.class_parts(profile);
         let mut best: Option<(i64, u32, NodeId)> = None;
         for (class, part) in parts {
             let slot = &mut self.classes[class as usize];
@@ -312,17 +407,18 @@ impl Ledger {
         best.map(|(total, _, node)| (node, total))
     }
 
-    /// The normalised, weighted part of each class that has nodes.
-    fn class_parts(&self) -> SmallVec<[(u32, i64); 8]> {
-        let live = || self.classes.iter().enumerate().filter(|(_, c)| c.live > 0);
-        let mut parts: SmallVec<[(u32, i64); 8]> = live().map(|(i, _)| (i as u32, 0)).collect();
-        for (dimension, (weight, normalize)) in self.prepared.normalizers().enumerate() {
-            let raw = |i: u32| self.classes[i as usize].raw[dimension];
-            let extremes = parts.iter().map(|(i, _)| raw(*i));
+    /// The normalised, weighted part of each class whose nodes fit.
+    fn class_parts(&self, profile: &Profile) -> SmallVec<[(u32, i64); 8]> {
+        let mut parts: SmallVec<[(u32, i64); 8]> = self.open.iter().map(|i| (*i, 0)).collect();
+        let class = |i: &u32| &self.classes[*i as usize];
+        let open: SmallVec<[(&[i64], u32); 8]> =
+            self.open.iter().map(|i| (class(i).key.as_slice(), class(i).live)).collect();
+        for (weight, normalize, raws) in self.prepared.raw_columns(profile, &self.layout, &open) {
+            let ranked = raws.iter().filter(|r| **r != UNRANKED);
             let (min, max) =
-                extremes.fold((i64::MAX, i64::MIN), |(lo, hi), r| (lo.min(r), hi.max(r)));
-            for (i, part) in &mut parts {
-                let score = normalize.apply(raw(*i), min, max);
+                ranked.fold((i64::MAX, i64::MIN), |(lo, hi), &r| (lo.min(r), hi.max(r)));
+            for ((_, part), raw) in parts.iter_mut().zip(raws) {
+                let score = normalize.apply(raw, min, max);
                 *part = part.saturating_add(weight.saturating_mul(score));
             }
         }
@@ -331,9 +427,9 @@ impl Ledger {
 
     /// The total of one feasible node, for checks.
     #[cfg(test)]
-    pub(crate) fn total(&self, node: NodeId) -> Option<i64> {
+    pub(crate) fn total(&self, profile: &Profile, node: NodeId) -> Option<i64> {
         let cell = self.cells.get(node.index()).filter(|c| c.verdict == FITS)?;
-        let part = self.class_parts().into_iter().find(|(i, _)| *i == cell.class)?.1;
+        let part = self.class_parts(profile).into_iter().find(|(i, _)| *i == cell.class)?.1;
         Some(part.saturating_add(cell.score.into()))
     }
 }

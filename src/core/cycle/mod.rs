@@ -11,6 +11,7 @@ mod inspect;
 mod ledger;
 mod permit;
 mod prepare;
+mod prepare_classes;
 #[cfg(test)]
 mod tests;
 
@@ -24,7 +25,7 @@ use crate::bugs::Bugs;
 use crate::cluster::{Cluster, NodeId};
 use crate::framework::{Profile, Status};
 use crate::hash::{IdMap, TextMap, scramble};
-use crate::io::{Effect, Input, PodRef, Tick, Token};
+use crate::io::{Effect, Input, Kind, PodRef, Tick, Token};
 use crate::model::{PodId, PodStage, ShapeId};
 use crate::queue::{Backoff, Queue, QueueCx};
 use crate::report::{
@@ -139,7 +140,7 @@ pub struct Core {
     stopwatch: Arc<dyn Stopwatch>,
     seed: u64,
     trace: bool,
-    relists: [u64; 2],
+    relists: [u64; Kind::COUNT],
     next_attempt: u64,
     bugs: Bugs,
 }
@@ -169,7 +170,7 @@ impl Core {
             stopwatch: Arc::new(NoTime),
             seed: config.seed,
             trace: false,
-            relists: [0; 2],
+            relists: [0; Kind::COUNT],
             next_attempt: 0,
             bugs,
         }
@@ -280,7 +281,10 @@ impl Core {
             self.queue.remove(pod);
             return Some(decision);
         }
-        let shape_id = record.shape;
+        if let Some(settled) = self.cluster.settle(pod) {
+            self.swap_shape(pod, settled);
+        }
+        let shape_id = self.cluster.pod(pod)?.shape;
         if self.trace {
             let (profile, shape) = (&self.profiles[profile_id], self.cluster.shape(shape_id));
             let key = decision.pod.to_string();
@@ -317,10 +321,12 @@ impl Core {
             Some((_, status)) if ledger.feasible() > 1 => {
                 Err(failure::Failure::error(status.message()))
             }
-            _ => ledger
-                .best()
-                .map(|(node, _)| node)
-                .ok_or_else(|| failure::Failure::fit(ledger, self.cluster.node_count())),
+            _ => {
+                let profile = &self.profiles[profile_id];
+                let nodes = self.cluster.node_count();
+                let best = ledger.best(profile).map(|(node, _)| node);
+                best.ok_or_else(|| failure::Failure::fit(profile, ledger, nodes))
+            }
         };
         let chosen = self.stopwatch.nanos();
         self.observations.push(Observation::Algorithm { nanos: chosen.saturating_sub(started) });
@@ -375,16 +381,13 @@ impl Core {
     #[must_use]
     pub fn question(&self, namespace: &str, name: &str) -> Option<Question> {
         let pod = *self.by_key.get(ingest::key_text(namespace, name).as_str())?;
-        let record = self.cluster.pod(pod)?;
-        let shape = Arc::clone(self.cluster.shape(record.shape));
+        let mut cluster = self.cluster.fork();
+        let settled = cluster.settle(pod).map(Arc::new);
+        let record = cluster.pod(pod)?;
+        let shape = settled.unwrap_or_else(|| Arc::clone(cluster.shape(record.shape)));
         let profile = self.profiles.get(usize::from(shape.profile?.0))?.clone();
-        Some(Question {
-            pod: record.key.to_string(),
-            profile,
-            shape,
-            cluster: self.cluster.fork(),
-            ties: self.tie_seed(record.shape),
-        })
+        let ties = self.tie_seed(record.shape);
+        Some(Question { pod: record.key.to_string(), profile, shape, cluster, ties })
     }
 
     /// Explains a pod that need not exist, under a profile by position. If a pod

@@ -3,27 +3,31 @@
 use std::sync::Arc;
 
 use crate::cluster::{Cluster, NodeSet, NodeView};
-use crate::framework::{Code, Normalize, PreFilterResult, PreScoreResult, Profile, State, Status};
+use crate::framework::{
+    ClassKey, Code, Normalize, PreFilterResult, PreScoreResult, Profile, State, Status, Survey,
+};
 use crate::model::PodShape;
 
 /// A plugin's part in judging nodes, by its position in the profile.
-struct Active {
-    plugin: usize,
-    state: State,
+pub(super) struct Active {
+    pub(super) plugin: usize,
+    pub(super) state: State,
+    pub(super) by_class: bool,
 }
 
 /// A plugin's part in rating nodes.
-struct Rating {
-    plugin: usize,
-    weight: i64,
-    normalize: Normalize,
-    state: State,
+pub(super) struct Rating {
+    pub(super) plugin: usize,
+    pub(super) weight: i64,
+    pub(super) normalize: Normalize,
+    pub(super) state: State,
+    pub(super) by_class: bool,
 }
 
 /// A shape made ready: what every per-node call needs.
 pub(crate) struct Prepared {
-    filters: Vec<Active>,
-    ratings: Vec<Rating>,
+    pub(super) filters: Vec<Active>,
+    pub(super) ratings: Vec<Rating>,
     /// Nodes PreFilter allows; `None` is all.
     pub(crate) allowed: Option<NodeSet>,
     /// Status of nodes outside `allowed`.
@@ -88,8 +92,9 @@ impl Prepared {
                 }
                 None => {}
             }
-            if plugin.as_filter().is_some() {
-                self.filters.push(Active { plugin: i, state });
+            if let Some(filter) = plugin.as_filter() {
+                let by_class = filter.by_class().is_some();
+                self.filters.push(Active { plugin: i, state, by_class });
             }
         }
         if let Some(allowed) = names {
@@ -149,6 +154,7 @@ impl Prepared {
                     weight: weighted.weight,
                     normalize: score.normalize(),
                     state,
+                    by_class: score.by_class().is_some(),
                 }),
                 PreScoreResult::Fail(status) => {
                     self.score_error = Some((i, status));
@@ -177,7 +183,26 @@ impl Prepared {
         Ok(())
     }
 
-    /// Narrows `set` plugin by plugin; `lost` is told which nodes each one took.
+    /// As `judge`, by the filters that look at shape and node only.
+    pub(crate) fn judge_alone(
+        &self,
+        profile: &Profile,
+        shape: &PodShape,
+        node: NodeView<'_>,
+    ) -> Result<(), (usize, Status)> {
+        for active in self.filters.iter().filter(|a| !a.by_class) {
+            let Some(filter) = profile.plugins()[active.plugin].plugin.as_filter() else {
+                continue;
+            };
+            filter
+                .filter(&active.state, shape, node)
+                .map_err(|status| (active.plugin, status))?;
+        }
+        Ok(())
+    }
+
+    /// Narrows `set` plugin by plugin, leaving out those that judge classes; `lost`
+    /// is told which nodes each one took.
     pub(crate) fn narrow_all(
         &self,
         profile: &Profile,
@@ -186,7 +211,7 @@ impl Prepared {
         set: &mut NodeSet,
         mut lost: impl FnMut(usize, &NodeSet),
     ) {
-        for active in &self.filters {
+        for active in self.filters.iter().filter(|a| !a.by_class) {
             let Some(filter) = profile.plugins()[active.plugin].plugin.as_filter() else {
                 continue;
             };
@@ -214,7 +239,7 @@ impl Prepared {
     /// Rates one node.
     pub(crate) fn rate(&self, profile: &Profile, shape: &PodShape, node: NodeView<'_>) -> Raw {
         let mut raw = Raw::default();
-        for rating in &self.ratings {
+        for rating in self.ratings.iter().filter(|r| !r.by_class) {
             let Some(score) = profile.plugins()[rating.plugin].plugin.as_score() else {
                 continue;
             };
@@ -229,22 +254,27 @@ impl Prepared {
         raw
     }
 
-    /// The plugins whose scores are normalised: weight and how.
-    pub(crate) fn normalizers(&self) -> impl Iterator<Item = (i64, Normalize)> + '_ {
-        let open = self.ratings.iter().filter(|r| !matches!(r.normalize, Normalize::AsIs));
-        open.map(|r| (r.weight, r.normalize))
-    }
-
     /// Every plugin's own score of one node: position, weight, normaliser, raw.
+    /// Plugins that rate classes go by the surveys of the feasible nodes.
     pub(crate) fn scores<'a>(
         &'a self,
         profile: &'a Profile,
         shape: &'a PodShape,
         node: NodeView<'a>,
+        surveys: &'a [Survey],
     ) -> impl Iterator<Item = (usize, i64, Normalize, i64)> + 'a {
-        self.ratings.iter().filter_map(move |r| {
+        self.ratings.iter().zip(surveys).filter_map(move |(r, survey)| {
             let score = profile.plugins()[r.plugin].plugin.as_score()?;
-            Some((r.plugin, r.weight, r.normalize, score.score(&r.state, shape, node)))
+            let raw = match score.by_class() {
+                Some(by_class) if by_class.is_silent(&r.state) => return None,
+                Some(by_class) => {
+                    let mut key = ClassKey::new();
+                    by_class.tell(&r.state, node, &mut key);
+                    by_class.rate(&r.state, survey, &key)
+                }
+                None => score.score(&r.state, shape, node),
+            };
+            Some((r.plugin, r.weight, r.normalize, raw))
         })
     }
 }

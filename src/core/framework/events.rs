@@ -2,7 +2,7 @@
 
 use std::ops::BitOr;
 
-use crate::cluster::{Cluster, NodeBefore, NodeId};
+use crate::cluster::{Cluster, GroupKey, NodeBefore, NodeId};
 use crate::model::PodShape;
 
 /// Kinds of objects events are about.
@@ -85,10 +85,14 @@ pub enum Subject {
         /// Before.
         before: Option<std::sync::Arc<NodeBefore>>,
     },
-    /// A pod left a node (or shrank): the shape it had.
+    /// A pod came to a node, left it, or changed there: the shape it had.
     Pod {
         /// Its shape.
         shape: std::sync::Arc<PodShape>,
+        /// Its namespace and labels.
+        group: std::sync::Arc<GroupKey>,
+        /// Its labels before an update of them.
+        before: Option<std::sync::Arc<GroupKey>>,
     },
     /// The waiting pod itself.
     Target,

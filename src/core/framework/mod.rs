@@ -5,11 +5,13 @@
 //! [`Step::Park`] here, answered by an input. Must never hold per-pod state
 //! beyond what a plugin returns from `pre_filter` and `pre_score`.
 
+mod classes;
 mod events;
 mod profile;
 mod registry;
 mod status;
 
+pub use classes::{ClassFilter, ClassKey, ClassScore, Survey, UNRANKED};
 pub use events::{Actions, ClusterEvent, Hint, HintCx, Registration, Resource, Subject};
 pub use profile::{Profile, ProfileId, Weighted};
 pub use registry::{Factory, PluginArgs, Registry, RegistryError};
@@ -153,6 +155,11 @@ pub trait Filter {
     fn narrow(&self, state: &State, shape: &PodShape, cluster: &Cluster, set: &mut NodeSet) {
         set.retain(|node| self.filter(state, shape, cluster.view(node)).is_ok());
     }
+
+    /// Judging by class, if verdicts depend on more than shape and node.
+    fn by_class(&self) -> Option<&dyn ClassFilter> {
+        None
+    }
 }
 
 /// Outcome of PostFilter.
@@ -189,8 +196,15 @@ pub trait Score {
     /// Runs once per shape.
     fn pre_score(&self, shape: &PodShape, cluster: &Cluster) -> PreScoreResult;
 
-    /// The raw score of one node.
-    fn score(&self, state: &State, shape: &PodShape, node: NodeView<'_>) -> i64;
+    /// The raw score of one node. Not asked of a plugin that rates by class.
+    fn score(&self, _state: &State, _shape: &PodShape, _node: NodeView<'_>) -> i64 {
+        0
+    }
+
+    /// Rating by class, if scores depend on more than shape and node.
+    fn by_class(&self) -> Option<&dyn ClassScore> {
+        None
+    }
 
     /// How raw scores become 0..=100, from the extremes over feasible nodes.
     fn normalize(&self) -> Normalize {
@@ -210,7 +224,7 @@ pub enum Normalize {
         /// Lower raw is better.
         reverse: bool,
     },
-    /// Any function of (raw, min, max).
+    /// Any function of (raw, min, max); [`UNRANKED`] raws are no extremes.
     ByExtremes(fn(i64, i64, i64) -> i64),
 }
 

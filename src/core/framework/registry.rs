@@ -15,6 +15,10 @@ pub struct PluginArgs {
     pub balanced: plugins::BalancedAllocationArgs,
     /// NodeAffinity.
     pub node_affinity: plugins::NodeAffinityArgs,
+    /// PodTopologySpread.
+    pub pod_topology_spread: plugins::PodTopologySpreadArgs,
+    /// InterPodAffinity.
+    pub inter_pod_affinity: plugins::InterPodAffinityArgs,
 }
 
 /// Makes a plugin.
@@ -74,6 +78,16 @@ impl Registry {
             .with(
                 names::NODE_RESOURCES_FIT,
                 Arc::new(|a| Ok(Arc::new(plugins::NodeResourcesFit::new(&a.fit)?))),
+            )
+            .with(
+                names::POD_TOPOLOGY_SPREAD,
+                Arc::new(|a| {
+                    Ok(Arc::new(plugins::PodTopologySpread::new(&a.pod_topology_spread)?))
+                }),
+            )
+            .with(
+                names::INTER_POD_AFFINITY,
+                Arc::new(|a| Ok(Arc::new(plugins::InterPodAffinity::new(&a.inter_pod_affinity)?))),
             )
             .with(
                 names::NODE_RESOURCES_BALANCED_ALLOCATION,

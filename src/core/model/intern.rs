@@ -8,6 +8,18 @@ use crate::hash::TextMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sym(u32);
 
+impl Sym {
+    /// Its number.
+    pub(crate) const fn number(self) -> u32 {
+        self.0
+    }
+
+    /// The symbol of a number that [`Sym::number`] gave.
+    pub(crate) const fn of_number(number: u32) -> Self {
+        Self(number)
+    }
+}
+
 /// Interned strings, numbered in the order of first sight.
 ///
 /// Holds names that recur: label keys and values of nodes, taints, images,

@@ -5,8 +5,10 @@
 //! cluster state, or keep a wire object alive longer than its translation.
 
 mod intern;
+mod labels;
 mod pod;
 mod ports;
+mod related;
 mod requests;
 mod selector;
 mod taint;
@@ -15,12 +17,16 @@ mod tests;
 mod validate;
 
 pub use intern::{Interner, Sym};
+pub use labels::{LabelSet, Selector};
 pub use pod::{Pod, PodId, PodShape, PodStage, ShapeId, compile_pod, normalized_image_name};
 pub use ports::HostPort;
+pub use related::{
+    AffinityTerm, PodTerms, Related, Scope, SpreadConstraint, TermId, TermKind,
+};
 pub use requests::{PodRequests, ResId, ResourceTable, Resources, is_scalar_resource};
 pub use selector::{NodeMatcher, NodeTerm, NodeTerms};
 pub use taint::{Effect as TaintEffect, Taint, tolerates};
 
 pub(crate) use requests::{amount_of, is_extended_resource};
 pub(crate) use selector::{aggregate, is_empty_term};
-pub(crate) use validate::label_key_errors;
+pub(crate) use validate::{is_qualified_name, label_key_errors};

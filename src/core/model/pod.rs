@@ -6,8 +6,8 @@ use std::sync::Arc;
 use muster_api::k8s;
 
 use super::selector::is_empty_term;
-use super::{HostPort, NodeTerm, NodeTerms, PodRequests, ResourceTable};
-use crate::cluster::NodeId;
+use super::{HostPort, NodeTerm, NodeTerms, PodRequests, Related, ResourceTable};
+use crate::cluster::{GroupId, NodeId, Owner};
 use crate::framework::ProfileId;
 use crate::io::{PodRef, Tick};
 
@@ -47,6 +47,8 @@ pub struct PodShape {
     pub tolerations: Vec<k8s::Toleration>,
     /// Image names with a tag, one per container and image volume.
     pub images: Vec<String>,
+    /// What relates it to other pods.
+    pub related: Related,
 }
 
 /// Where a pod is between being seen and being gone.
@@ -100,6 +102,12 @@ pub struct Pod {
     pub created: Tick,
     /// The relist in which it was last seen.
     pub seen: u64,
+    /// Pods with the same labels.
+    pub group: GroupId,
+    /// Its controller.
+    pub owner: Option<Owner>,
+    /// When it was last compared with other pods and objects.
+    pub settled: u64,
 }
 
 /// The image name with a tag: `:latest` where none is given.
@@ -122,6 +130,7 @@ pub fn compile_pod(
     let spec = &pod.spec;
     let requests = PodRequests::of(pod, table);
     let ports = HostPort::of(spec);
+    let related = Related::compile(pod, profile.is_some());
     if profile.is_none() {
         return PodShape {
             profile,
@@ -135,6 +144,7 @@ pub fn compile_pod(
             has_preferred_affinity: false,
             tolerations: Vec::new(),
             images: Vec::new(),
+            related,
         };
     }
     let affinity = spec.affinity.as_ref().and_then(|a| a.node_affinity.as_ref());
@@ -158,6 +168,7 @@ pub fn compile_pod(
         has_preferred_affinity: preferred.is_some(),
         tolerations: spec.tolerations.clone(),
         images: images(spec),
+        related,
     }
 }
 

@@ -5,12 +5,14 @@
 
 mod default_binder;
 mod image_locality;
+mod inter_pod_affinity;
 pub mod names;
 mod node_affinity;
 mod node_name;
 mod node_ports;
 mod node_resources;
 mod node_unschedulable;
+mod pod_topology_spread;
 mod priority_sort;
 mod scheduling_gates;
 mod taint_toleration;
@@ -19,6 +21,7 @@ mod tests;
 
 pub use default_binder::DefaultBinder;
 pub use image_locality::ImageLocality;
+pub use inter_pod_affinity::{InterPodAffinity, InterPodAffinityArgs};
 pub use node_affinity::{NodeAffinity, NodeAffinityArgs};
 pub use node_name::NodeName;
 pub use node_ports::NodePorts;
@@ -27,6 +30,7 @@ pub use node_resources::{
     ScoringStrategy, ShapePoint,
 };
 pub use node_unschedulable::NodeUnschedulable;
+pub use pod_topology_spread::{PodTopologySpread, PodTopologySpreadArgs};
 pub use priority_sort::PrioritySort;
 pub use scheduling_gates::SchedulingGates;
 pub use taint_toleration::TaintToleration;

@@ -16,6 +16,10 @@ pub const NODE_AFFINITY: &str = "NodeAffinity";
 pub const NODE_PORTS: &str = "NodePorts";
 /// Resources.
 pub const NODE_RESOURCES_FIT: &str = "NodeResourcesFit";
+/// Spreading over topology domains.
+pub const POD_TOPOLOGY_SPREAD: &str = "PodTopologySpread";
+/// Affinity between pods.
+pub const INTER_POD_AFFINITY: &str = "InterPodAffinity";
 /// Balance between resources.
 pub const NODE_RESOURCES_BALANCED_ALLOCATION: &str = "NodeResourcesBalancedAllocation";
 /// Images already there.

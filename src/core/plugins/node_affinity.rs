@@ -68,7 +68,7 @@ impl NodeAffinity {
     }
 }
 
-fn matches(shape: &PodShape, node: &impl NodeMatcher) -> bool {
+pub(super) fn matches(shape: &PodShape, node: &impl NodeMatcher) -> bool {
     shape.node_selector.iter().all(|(k, v)| node.label(k) == Some(v.as_str()))
         && shape.required_affinity.as_ref().is_none_or(|terms| terms.matches(node))
 }

@@ -26,7 +26,7 @@ impl Plugin for NodePorts {
     }
 
     fn hint(&self, cx: &HintCx<'_>) -> Hint {
-        let Subject::Pod { shape: gone } = &cx.event.subject else {
+        let Subject::Pod { shape: gone, .. } = &cx.event.subject else {
             return Hint::Queue;
         };
         let freed = gone.ports.iter().any(|p| cx.shape.ports.iter().any(|q| p.conflicts(q)));

@@ -20,6 +20,12 @@ fn repels(taint: &Taint, shape: &PodShape, syms: &Interner) -> bool {
         && !taint.tolerated_by(&shape.tolerations, syms)
 }
 
+/// Whether no taint of the node repels the pod.
+pub(super) fn admits(shape: &PodShape, node: NodeView<'_>) -> bool {
+    let syms = &node.cluster().syms;
+    !node.info().taints.iter().any(|t| repels(t, shape, syms))
+}
+
 impl Plugin for TaintToleration {
     fn name(&self) -> &'static str {
         names::TAINT_TOLERATION

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::fit_message;
 use crate::cluster::{Cluster, NodeId};
 use crate::cycle::Prepared;
-use crate::framework::{Code, Normalize, Profile, Status};
+use crate::framework::{Code, Normalize, Profile, Status, UNRANKED};
 use crate::hash::scramble;
 use crate::model::PodShape;
 
@@ -94,6 +94,17 @@ pub fn explain(
         out.message = crate::cycle::no_nodes().to_string();
         return out;
     }
+    if let Some((Some(plugin), status)) = &prepared.rejected
+        && status.code == Code::Error
+    {
+        let (plugin, error) = (name(*plugin), status.message());
+        out.message = format!("running PreFilter plugin {plugin:?}: {error}");
+        let status = Status::error(out.message.as_str());
+        for node in cluster.nodes().iter() {
+            out.nodes.insert(cluster.node(node).name.to_string(), rejected(plugin, &status));
+        }
+        return out;
+    }
     if let Some((plugin, status)) = &prepared.rejected {
         for node in cluster.nodes().iter() {
             out.nodes.insert(
@@ -173,14 +184,15 @@ fn score(
     cluster: &Cluster,
     feasible: &[NodeId],
 ) -> Vec<NodeId> {
+    let surveys = prepared.surveys(profile, cluster, feasible);
     let rows: Vec<(NodeId, PluginScores)> = feasible
         .iter()
-        .map(|&n| (n, prepared.scores(profile, shape, cluster.view(n)).collect()))
+        .map(|&n| (n, prepared.scores(profile, shape, cluster.view(n), &surveys).collect()))
         .collect();
     let columns = rows.first().map_or(0, |(_, scores)| scores.len());
     let extremes: Vec<(i64, i64)> = (0..columns)
         .map(|c| {
-            let raw = rows.iter().map(|(_, scores)| scores[c].3);
+            let raw = rows.iter().map(|(_, scores)| scores[c].3).filter(|r| *r != UNRANKED);
             raw.fold((i64::MAX, i64::MIN), |(lo, hi), r| (lo.min(r), hi.max(r)))
         })
         .collect();

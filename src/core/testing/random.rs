@@ -36,7 +36,8 @@ pub(crate) fn any_node(name: &'static str) -> impl Strategy<Value = k8s::Node> {
                 .cpu(&cpu.to_string())
                 .memory(&format!("{memory}Gi"))
                 .max_pods(pods)
-                .label("host", name);
+                .label("host", name)
+                .label("kubernetes.io/hostname", name);
             if let Some(gpus) = gpus {
                 node = node.alloc("example.com/gpu", &gpus.to_string());
             }
@@ -121,8 +122,96 @@ fn toleration() -> impl Strategy<Value = k8s::Toleration> {
     )
 }
 
-/// What a pod asks for, without constraints.
+fn labels() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
+    vec((select(vec!["app", "tier"]), select(vec!["x", "y"])), 0..3)
+}
+
+fn label_selector() -> impl Strategy<Value = Value> {
+    let label = (select(vec!["app", "tier"]), select(vec!["x", "y"]));
+    let operator = select(vec!["In", "NotIn", "Exists", "DoesNotExist"]);
+    let expression = (label.clone(), operator).prop_map(|((key, value), operator)| {
+        let values = if operator.ends_with("In") { vec![value] } else { Vec::new() };
+        json!({"key": key, "operator": operator, "values": values})
+    });
+    (vec(label, 0..2), vec(expression, 0..2)).prop_map(|(labels, expressions)| {
+        let labels: serde_json::Map<String, Value> =
+            labels.into_iter().map(|(k, v)| (k.to_owned(), json!(v))).collect();
+        json!({"matchLabels": labels, "matchExpressions": expressions})
+    })
+}
+
+const TOPOLOGY: [&str; 4] = ["zone", "size", "kubernetes.io/hostname", "none"];
+
+fn spread() -> impl Strategy<Value = Value> {
+    let key = select(vec!["zone", "size", "kubernetes.io/hostname", "kubernetes.io/hostname"]);
+    let policy = || option::of(select(vec!["Honor", "Ignore"]));
+    (
+        (1..3, key, any::<bool>(), label_selector()),
+        (option::of(1..4), policy(), policy(), any::<bool>()),
+    )
+        .prop_map(|((skew, key, hard, selector), (domains, affinity, taints, keys))| {
+            json!({
+                "maxSkew": skew,
+                "topologyKey": key,
+                "whenUnsatisfiable": if hard { "DoNotSchedule" } else { "ScheduleAnyway" },
+                "labelSelector": selector,
+                "minDomains": domains.filter(|_| hard),
+                "nodeAffinityPolicy": affinity,
+                "nodeTaintsPolicy": taints,
+                "matchLabelKeys": if keys { vec!["app"] } else { Vec::new() },
+            })
+        })
+}
+
+fn pod_term() -> impl Strategy<Value = Value> {
+    let namespaces = vec(select(vec!["default", "other"]), 0..2);
+    let by_label = option::weighted(0.3, label_selector());
+    (option::weighted(0.9, label_selector()), select(TOPOLOGY.to_vec()), namespaces, by_label)
+        .prop_map(|(selector, key, namespaces, by_label)| {
+            json!({
+                "labelSelector": selector,
+                "topologyKey": key,
+                "namespaces": namespaces,
+                "namespaceSelector": by_label,
+            })
+        })
+}
+
+fn pod_affinity() -> impl Strategy<Value = Value> {
+    let wish = (1..100, pod_term())
+        .prop_map(|(weight, term)| json!({"weight": weight, "podAffinityTerm": term}));
+    (vec(pod_term(), 0..2), vec(wish, 0..2)).prop_map(|(required, preferred)| {
+        json!({
+            "requiredDuringSchedulingIgnoredDuringExecution": required,
+            "preferredDuringSchedulingIgnoredDuringExecution": preferred,
+        })
+    })
+}
+
+/// What a pod asks for, with affinity to other pods, but no constraints on nodes.
 pub(crate) fn any_load() -> impl Strategy<Value = k8s::Pod> {
+    let namespace = select(vec!["default", "default", "other"]);
+    let affinity = || option::weighted(0.2, pod_affinity());
+    (any_requests(), labels(), namespace, affinity(), affinity()).prop_map(
+        |(mut pod, labels, namespace, near, apart)| {
+            pod.metadata.namespace = namespace.to_owned();
+            for (key, value) in labels {
+                pod = pod.pod_label(key, value);
+            }
+            for (side, near) in [(near, true), (apart, false)] {
+                let Some(side) = side else { continue };
+                let affinity = pod.spec.affinity.get_or_insert_default();
+                let slot =
+                    if near { &mut affinity.pod_affinity } else { &mut affinity.pod_anti_affinity };
+                *slot = Some(super::wire(side));
+            }
+            pod
+        },
+    )
+}
+
+/// What a pod asks for.
+fn any_requests() -> impl Strategy<Value = k8s::Pod> {
     let cpu = option::of(select(vec!["100m", "1", "1500m"]));
     let memory = option::of(select(vec!["1Gi", "64Mi", "0"]));
     let gpu = option::weighted(0.3, select(vec!["1", "0"]));
@@ -155,8 +244,10 @@ pub(crate) fn any_pod() -> impl Strategy<Value = k8s::Pod> {
         vec(toleration(), 0..3),
         vec(select(IMAGES.to_vec()), 0..3),
         target,
+        vec(spread(), 0..3),
     )
-        .prop_map(|(pod, affinity, zone, tolerations, images, target)| {
+        .prop_map(|(mut pod, affinity, zone, tolerations, images, target, spread)| {
+            pod.spec.topology_spread_constraints = spread.into_iter().map(super::wire).collect();
             let mut pod = images.into_iter().fold(pod, PodExt::container);
             pod.spec.tolerations = tolerations;
             if let Some(affinity) = affinity {

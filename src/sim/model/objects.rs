@@ -61,16 +61,20 @@ pub(crate) fn pod(workload: &Workload, round: u32, index: u32) -> Pod {
     let owner = round_name(workload, round);
     let alone = workload.shape == Shape::Pods { replicas: 1 };
     pod.metadata.name = if alone { owner.clone() } else { format!("{owner}-{index}") };
-    let kind = match workload.shape {
+    let (api_version, kind) = match workload.shape {
         Shape::Pods { .. } => return pod,
         Shape::Job { .. } => {
             pod.metadata.labels.insert(JOB_NAME_LABEL.to_owned(), owner.clone());
-            "Job"
+            ("batch/v1", "Job")
         }
-        Shape::Set { stable_names: true, .. } => "StatefulSet",
-        Shape::Set { .. } => "ReplicaSet",
+        Shape::Set { stable_names: true, .. } => ("apps/v1", "StatefulSet"),
+        Shape::Set { .. } => ("apps/v1", "ReplicaSet"),
     };
-    pod.metadata.owner_references =
-        vec![OwnerReference { kind: kind.to_owned(), name: owner, controller: true }];
+    pod.metadata.owner_references = vec![OwnerReference {
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+        name: owner,
+        controller: true,
+    }];
     pod
 }

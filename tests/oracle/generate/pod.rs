@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::constraints::{node_affinity, node_selector, toleration};
 use super::resources::{pod_level, requests};
-use super::{Mood, metadata};
+use super::{Mood, affinity, metadata, spread};
 use crate::rng::Rng;
 
 /// Image names as pods write them: with and without tag, digest, registry.
@@ -27,6 +27,9 @@ pub(super) fn existing(rng: &mut Rng, mood: &Mood, name: &str, node: &str) -> Va
     let mut pod = pod(rng, mood, name);
     pod["spec"]["nodeName"] = json!(node);
     pod["status"]["phase"] = json!("Running");
+    if rng.chance(mood.affinity / 2) {
+        affinity::add(rng, mood, &mut pod);
+    }
     if rng.chance(25) {
         add_resize(rng, mood, &mut pod);
     }
@@ -55,6 +58,12 @@ pub(super) fn pending(rng: &mut Rng, mood: &Mood, name: &str, nodes: &[String]) 
     if required || preferred || rng.chance(5) {
         let affinity = node_affinity(rng, mood.nasty + 1, required, preferred, nodes);
         pod["spec"]["affinity"] = json!({"nodeAffinity": affinity});
+    }
+    if rng.chance(mood.affinity) {
+        affinity::add(rng, mood, &mut pod);
+    }
+    if rng.chance(mood.spread) {
+        pod["spec"]["topologySpreadConstraints"] = spread::constraints(rng, mood);
     }
     if rng.chance(mood.images / 3) {
         let reference = rng.pick(IMAGES);
@@ -119,7 +128,11 @@ fn pod(rng: &mut Rng, mood: &Mood, name: &str) -> Value {
         spec["hostNetwork"] = json!(true);
     }
     let mut metadata = metadata(name);
-    metadata["labels"] = json!({"app": rng.pick(&["web", "db", "train"])});
+    let least = usize::from(!rng.chance(10));
+    metadata["labels"] = affinity::pod_labels(rng, least);
+    if rng.chance(mood.owners) {
+        metadata["ownerReferences"] = spread::owner(rng);
+    }
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": {}})
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::constraints::node_affinity;
-use super::{Mood, NAMESPACE};
+use super::{Mood, NAMESPACE, affinity, spread};
 use crate::rng::Rng;
 
 /// One item of `profiles` in a KubeSchedulerConfiguration.
@@ -42,6 +42,12 @@ pub(super) fn profile(
         // A profile is read strictly: nothing that does not parse.
         let added = node_affinity(rng, 0, required, preferred, nodes);
         args.push(json!({"name": "NodeAffinity", "args": {"addedAffinity": added}}));
+    }
+    if rng.chance(30) {
+        args.push(json!({"name": "PodTopologySpread", "args": spread::args(rng)}));
+    }
+    if rng.chance(30) {
+        args.push(json!({"name": "InterPodAffinity", "args": affinity::args(rng)}));
     }
     json!({
         "schedulerName": NAMESPACE,

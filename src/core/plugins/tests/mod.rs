@@ -7,10 +7,12 @@ mod fit_score;
 mod gates_and_sort;
 mod hostile;
 mod image_locality;
+mod inter_pod_affinity;
 mod narrow;
 mod node_affinity;
 mod node_affinity_args;
 mod node_ports;
+mod pod_topology_spread;
 mod simple_filters;
 mod taint_toleration;
 
@@ -18,10 +20,10 @@ use std::sync::Arc;
 
 use muster_api::k8s;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, NodeView};
 use crate::framework::{
-    Actions, ClusterEvent, Code, Hint, HintCx, Plugin, PreFilterResult, PreScoreResult,
-    Registration, Resource, Status, Subject,
+    Actions, ClassKey, ClusterEvent, Code, Hint, HintCx, Plugin, PreFilterResult, PreScoreResult,
+    Registration, Resource, Status, Subject, UNRANKED,
 };
 use crate::testing::ClusterExt;
 
@@ -70,10 +72,23 @@ fn rate(plugin: &dyn Plugin, cluster: &mut Cluster, pod: &k8s::Pod) -> Result<Ve
         PreScoreResult::Fail(status) => return Err(words(&status)),
         PreScoreResult::Go(state) => state,
     };
-    let raw: Vec<i64> =
-        cluster.nodes().iter().map(|n| score.score(&state, &shape, cluster.view(n))).collect();
+    let nodes: Vec<_> = cluster.nodes().iter().map(|n| cluster.view(n)).collect();
+    let raw: Vec<i64> = match score.by_class() {
+        None => nodes.iter().map(|n| score.score(&state, &shape, *n)).collect(),
+        Some(by_class) => {
+            let tell = |node: &NodeView<'_>| {
+                let mut key = ClassKey::new();
+                by_class.tell(&state, *node, &mut key);
+                key
+            };
+            let keys: Vec<ClassKey> = nodes.iter().map(tell).collect();
+            let survey = by_class.survey(&state, &mut keys.iter().map(|k| (k.as_slice(), 1)));
+            keys.iter().map(|key| by_class.rate(&state, &survey, key)).collect()
+        }
+    };
+    let ranked: Vec<i64> = raw.iter().copied().filter(|r| *r != UNRANKED).collect();
     let (min, max) =
-        (raw.iter().min().copied().unwrap_or(0), raw.iter().max().copied().unwrap_or(0));
+        (ranked.iter().min().copied().unwrap_or(0), ranked.iter().max().copied().unwrap_or(0));
     Ok(raw.iter().map(|r| score.normalize().apply(*r, min, max)).collect())
 }
 
@@ -113,7 +128,9 @@ fn on_update(plugin: &dyn Plugin, pod: &k8s::Pod, before: &k8s::Node, after: &k8
 /// The hint for a pod when another one leaves a node.
 fn on_delete(plugin: &dyn Plugin, pod: &k8s::Pod, gone: &k8s::Pod) -> Hint {
     let mut cluster = Cluster::default();
-    let subject = Subject::Pod { shape: Arc::new(cluster.shape_of(gone)) };
+    let group = Arc::new(cluster.group_key(gone));
+    let shape = Arc::new(cluster.shape_of(gone));
+    let subject = Subject::Pod { shape, group, before: None };
     hint(plugin, &mut cluster, pod, (Resource::AssignedPod, Actions::DELETE), subject)
 }
 

@@ -1,0 +1,444 @@
+//! Which pods are matched by which selectors.
+//!
+//! Owns groups (pods alike in namespace and labels), matchers (the selectors that
+//! anybody asks about) and terms (what pods with affinity do to others). A group
+//! knows its matchers, so placing a pod touches the counters it is in and no
+//! others. Must never hold a matcher or a group that nobody uses, and never
+//! walk all pods: a new matcher finds its groups by posting lists per label.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::owners::Owners;
+use crate::hash::{IdMap, TextMap};
+use crate::model::{AffinityTerm, LabelSet, Scope, Selector, TermId, TermKind};
+
+/// A group: a dense index, reused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupId(pub(crate) u32);
+
+/// A matcher: a dense index, reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct MatcherId(pub(crate) u32);
+
+/// By which selectors can tell pods apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct GroupKey {
+    /// Namespace.
+    pub namespace: Arc<str>,
+    /// Labels.
+    pub labels: LabelSet,
+    /// Terminating: spreading does not count such pods.
+    pub deleting: bool,
+}
+
+#[derive(Clone, Default)]
+struct Group {
+    key: Arc<GroupKey>,
+    users: u32,
+    matchers: Arc<[MatcherId]>,
+}
+
+/// Which pods a counter counts: those that satisfy all of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct MatchKey {
+    pub(crate) all: Vec<(Scope, Selector)>,
+    /// Whether terminating pods are left out.
+    pub(crate) living: bool,
+    /// Whether a namespace without an object counts as one without labels.
+    pub(crate) lenient: bool,
+}
+
+impl MatchKey {
+    /// Pods of one namespace, as spreading counts them.
+    pub(crate) fn spread(namespace: &str, selector: &Selector) -> Self {
+        let scope = Scope { names: [namespace.into()].into(), selector: Selector::nothing() };
+        Self { all: vec![(scope, selector.clone())], living: true, lenient: false }
+    }
+
+    /// Pods that satisfy all these terms of an incoming pod.
+    pub(crate) fn terms<'a>(terms: impl IntoIterator<Item = &'a AffinityTerm>) -> Self {
+        let all = terms.into_iter().map(|t| (t.scope.clone(), t.selector.clone())).collect();
+        Self { all, living: false, lenient: false }
+    }
+
+    fn anchor(&self) -> Option<(&str, &[Box<str>])> {
+        self.all.iter().find_map(|(_, selector)| selector.anchor())
+    }
+}
+
+#[derive(Clone)]
+struct Matcher {
+    key: Arc<MatchKey>,
+    users: u32,
+    terms: Vec<TermId>,
+}
+
+/// A live term.
+#[derive(Clone)]
+pub(crate) struct Term {
+    pub(crate) kind: TermKind,
+    pub(crate) topology_key: Box<str>,
+    matcher: MatcherId,
+    users: u32,
+    key: Arc<(TermKind, AffinityTerm)>,
+}
+
+type Postings<T> = TextMap<Box<str>, TextMap<Box<str>, BTreeSet<T>>>;
+
+/// What joins or leaves a counter.
+pub(super) type Moves = Vec<(MatcherId, GroupId, bool)>;
+
+#[derive(Clone, Default)]
+pub(crate) struct Kin {
+    groups: Vec<Group>,
+    group_index: TextMap<Arc<GroupKey>, GroupId>,
+    free_groups: Vec<GroupId>,
+    by_label: Postings<GroupId>,
+    matchers: Vec<Option<Matcher>>,
+    matcher_index: TextMap<Arc<MatchKey>, MatcherId>,
+    free_matchers: Vec<MatcherId>,
+    anchored: Postings<MatcherId>,
+    unanchored: BTreeSet<MatcherId>,
+    terms: IdMap<TermId, Term>,
+    term_index: TextMap<Arc<(TermKind, AffinityTerm)>, TermId>,
+    next_term: u32,
+    namespaces: TextMap<Arc<str>, LabelSet>,
+    pub(super) owners: Owners,
+    /// Grows when a waiting pod may have to be looked at anew.
+    pub(super) epoch: u64,
+    /// Grows when counts changed without any node's change.
+    pub(super) generation: u64,
+}
+
+fn post<T: Ord + Copy>(postings: &mut Postings<T>, key: &str, value: &str, id: T) {
+    if !postings.contains_key(key) {
+        postings.insert(key.into(), TextMap::default());
+    }
+    if let Some(values) = postings.get_mut(key) {
+        match values.get_mut(value) {
+            Some(ids) => {
+                ids.insert(id);
+            }
+            None => {
+                values.insert(value.into(), BTreeSet::from([id]));
+            }
+        }
+    }
+}
+
+fn unpost<T: Ord + Copy>(postings: &mut Postings<T>, key: &str, value: &str, id: T) {
+    if let Some(values) = postings.get_mut(key) {
+        if let Some(ids) = values.get_mut(value) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                values.remove(value);
+            }
+        }
+        if values.is_empty() {
+            postings.remove(key);
+        }
+    }
+}
+
+impl Kin {
+    // ---- namespaces --------------------------------------------------------
+
+    /// Whether a scope covers a namespace. An incoming pod's selector is asked
+    /// about Namespace objects only; one of an existing pod (`lenient`) takes a
+    /// namespace without an object for one without labels.
+    pub(crate) fn covers(&self, scope: &Scope, namespace: &str, lenient: bool) -> bool {
+        if scope.names.binary_search_by(|n| (**n).cmp(namespace)).is_ok() {
+            return true;
+        }
+        if scope.selector.is_nothing() || scope.selector.is_everything() {
+            return scope.selector.is_everything();
+        }
+        match self.namespaces.get(namespace) {
+            Some(labels) => scope.selector.matches(labels),
+            None => lenient && scope.selector.matches(&LabelSet::default()),
+        }
+    }
+
+    /// Sets or removes a Namespace object; says which groups changed counters.
+    pub(super) fn set_namespace(&mut self, name: &str, labels: Option<LabelSet>) -> Moves {
+        if self.namespaces.get(name) == labels.as_ref() {
+            return Moves::new();
+        }
+        match labels {
+            Some(labels) => self.namespaces.insert(name.into(), labels),
+            None => self.namespaces.remove(name),
+        };
+        let mut moves = Moves::new();
+        for id in 0..self.groups.len() {
+            let group = &self.groups[id];
+            if group.users == 0 || *group.key.namespace != *name {
+                continue;
+            }
+            let id = GroupId(id as u32);
+            let now = self.matchers_of(&group.key);
+            let before = std::mem::replace(&mut self.groups[id.0 as usize].matchers, now);
+            let now = Arc::clone(&self.groups[id.0 as usize].matchers);
+            moves.extend(before.iter().filter(|m| !now.contains(m)).map(|m| (*m, id, false)));
+            moves.extend(now.iter().filter(|m| !before.contains(m)).map(|m| (*m, id, true)));
+        }
+        self.epoch += 1;
+        self.generation += 1;
+        moves
+    }
+
+    pub(super) fn namespace_names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.namespaces.keys()
+    }
+
+    // ---- groups ------------------------------------------------------------
+
+    /// A group.
+    pub(crate) fn group(&self, id: GroupId) -> &Arc<GroupKey> {
+        &self.groups[id.0 as usize].key
+    }
+
+    pub(super) fn matchers(&self, id: GroupId) -> &Arc<[MatcherId]> {
+        &self.groups[id.0 as usize].matchers
+    }
+
+    /// One user more of the group of that key.
+    pub(super) fn join(&mut self, key: GroupKey) -> GroupId {
+        if let Some(&id) = self.group_index.get(&key) {
+            self.groups[id.0 as usize].users += 1;
+            return id;
+        }
+        let group = Group { matchers: self.matchers_of(&key), key: Arc::new(key), users: 1 };
+        let key = Arc::clone(&group.key);
+        let id = match self.free_groups.pop() {
+            Some(id) => {
+                self.groups[id.0 as usize] = group;
+                id
+            }
+            None => {
+                self.groups.push(group);
+                GroupId(u32::try_from(self.groups.len() - 1).expect("fewer than 2^32 groups"))
+            }
+        };
+        for (label, value) in key.labels.iter() {
+            post(&mut self.by_label, label, value, id);
+        }
+        self.group_index.insert(key, id);
+        id
+    }
+
+    /// One user less.
+    pub(super) fn leave(&mut self, id: GroupId) {
+        let group = &mut self.groups[id.0 as usize];
+        group.users -= 1;
+        if group.users > 0 {
+            return;
+        }
+        let key = std::mem::take(group).key;
+        for (label, value) in key.labels.iter() {
+            unpost(&mut self.by_label, label, value, id);
+        }
+        self.group_index.remove(&key);
+        self.free_groups.push(id);
+    }
+
+    /// The matchers that match pods of such a group, in order.
+    fn matchers_of(&self, group: &GroupKey) -> Arc<[MatcherId]> {
+        let mut found: Vec<MatcherId> = Vec::new();
+        let anchored = group.labels.iter().filter_map(|(k, v)| self.anchored.get(k)?.get(v));
+        for &id in anchored.flatten().chain(&self.unanchored) {
+            let matcher = self.matchers[id.0 as usize].as_ref();
+            if matcher.is_some_and(|m| self.matches(&m.key, group)) {
+                found.push(id);
+            }
+        }
+        found.sort_unstable();
+        found.into()
+    }
+
+    /// Whether pods of a group count.
+    pub(crate) fn matches(&self, key: &MatchKey, group: &GroupKey) -> bool {
+        !(key.living && group.deleting)
+            && key.all.iter().all(|(scope, selector)| {
+                selector.matches(&group.labels) && self.covers(scope, &group.namespace, key.lenient)
+            })
+    }
+
+    /// The groups that a matcher matches.
+    pub(crate) fn groups_of<'a>(&'a self, key: &'a MatchKey) -> Box<dyn Iterator<Item = GroupId> + 'a> {
+        let matches = |id: &GroupId| self.matches(key, self.group(*id));
+        match key.anchor() {
+            Some((label, values)) => {
+                let values = values.iter().filter_map(move |v| self.by_label.get(label)?.get(v));
+                Box::new(values.flatten().copied().filter(matches))
+            }
+            None => {
+                let used = self.groups.iter().enumerate().filter(|(_, g)| g.users > 0);
+                Box::new(used.map(|(i, _)| GroupId(i as u32)).filter(matches))
+            }
+        }
+    }
+
+    /// The live terms that match pods of such a group, sorted.
+    pub(crate) fn terms_on(&self, group: &GroupKey) -> Box<[TermId]> {
+        self.terms_by(&self.matchers_of(group))
+    }
+
+    /// As `terms_on`, for a group that exists.
+    pub(crate) fn terms_on_group(&self, id: GroupId) -> Box<[TermId]> {
+        self.terms_by(self.matchers(id))
+    }
+
+    fn terms_by(&self, matchers: &[MatcherId]) -> Box<[TermId]> {
+        let matchers = matchers.iter().filter_map(|m| self.matchers[m.0 as usize].as_ref());
+        let mut terms: Vec<TermId> = matchers.flat_map(|m| m.terms.iter().copied()).collect();
+        terms.sort_unstable();
+        terms.into()
+    }
+
+    // ---- matchers ----------------------------------------------------------
+
+    /// The matcher of that key, if anybody uses it.
+    pub(crate) fn matcher(&self, key: &MatchKey) -> Option<MatcherId> {
+        self.matcher_index.get(key).copied()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn live_matchers(&self) -> impl Iterator<Item = (MatcherId, &MatchKey)> {
+        let slots = self.matchers.iter().enumerate();
+        slots.filter_map(|(i, m)| Some((MatcherId(i as u32), &*m.as_ref()?.key)))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn live_terms(&self) -> impl Iterator<Item = TermId> {
+        self.terms.keys().copied()
+    }
+
+    /// One user more of a matcher; the groups it matches if it is new.
+    pub(super) fn watch(&mut self, key: MatchKey) -> (MatcherId, Option<Vec<GroupId>>) {
+        if let Some(&id) = self.matcher_index.get(&key) {
+            if let Some(matcher) = &mut self.matchers[id.0 as usize] {
+                matcher.users += 1;
+            }
+            return (id, None);
+        }
+        let groups: Vec<GroupId> = self.groups_of(&key).collect();
+        let key = Arc::new(key);
+        let matcher = Matcher { key: Arc::clone(&key), users: 1, terms: Vec::new() };
+        let id = match self.free_matchers.pop() {
+            Some(id) => {
+                self.matchers[id.0 as usize] = Some(matcher);
+                id
+            }
+            None => {
+                self.matchers.push(Some(matcher));
+                MatcherId(u32::try_from(self.matchers.len() - 1).expect("fewer than 2^32 matchers"))
+            }
+        };
+        match key.anchor() {
+            Some((label, values)) => {
+                values.iter().for_each(|v| post(&mut self.anchored, label, v, id));
+            }
+            None => {
+                self.unanchored.insert(id);
+            }
+        }
+        for group in &groups {
+            let group = &mut self.groups[group.0 as usize];
+            let mut matchers = group.matchers.to_vec();
+            matchers.push(id);
+            matchers.sort_unstable();
+            group.matchers = matchers.into();
+        }
+        self.matcher_index.insert(key, id);
+        (id, Some(groups))
+    }
+
+    /// One user less; true if the matcher is gone.
+    pub(super) fn unwatch(&mut self, id: MatcherId) -> bool {
+        let Some(matcher) = &mut self.matchers[id.0 as usize] else {
+            return false;
+        };
+        matcher.users -= 1;
+        if matcher.users > 0 {
+            return false;
+        }
+        let key = Arc::clone(&matcher.key);
+        let groups: Vec<GroupId> = self.groups_of(&key).collect();
+        for group in groups {
+            let group = &mut self.groups[group.0 as usize];
+            group.matchers = group.matchers.iter().copied().filter(|m| *m != id).collect();
+        }
+        match key.anchor() {
+            Some((label, values)) => {
+                values.iter().for_each(|v| unpost(&mut self.anchored, label, v, id));
+            }
+            None => {
+                self.unanchored.remove(&id);
+            }
+        }
+        self.matcher_index.remove(&key);
+        self.matchers[id.0 as usize] = None;
+        self.free_matchers.push(id);
+        true
+    }
+
+    // ---- terms -------------------------------------------------------------
+
+    /// A live term.
+    pub(crate) fn term(&self, id: TermId) -> Option<&Term> {
+        self.terms.get(&id)
+    }
+
+    /// The live term that says this.
+    pub(crate) fn find_term(&self, term: &(TermKind, AffinityTerm)) -> Option<TermId> {
+        self.term_index.get(term).copied()
+    }
+
+    /// One user more of a term; the matcher's groups if that is new.
+    pub(super) fn add_term(
+        &mut self,
+        kind: TermKind,
+        term: &AffinityTerm,
+    ) -> (TermId, Option<(MatcherId, Vec<GroupId>)>) {
+        let key = Arc::new((kind, term.clone()));
+        if let Some(&id) = self.term_index.get(&key) {
+            if let Some(term) = self.terms.get_mut(&id) {
+                term.users += 1;
+            }
+            return (id, None);
+        }
+        let all = vec![(term.scope.clone(), term.selector.clone())];
+        let (matcher, groups) = self.watch(MatchKey { all, living: false, lenient: true });
+        let id = TermId(self.next_term);
+        self.next_term += 1;
+        if let Some(matcher) = &mut self.matchers[matcher.0 as usize] {
+            matcher.terms.push(id);
+        }
+        let topology_key = term.topology_key.clone();
+        let key_of = Arc::clone(&key);
+        self.terms.insert(id, Term { kind, topology_key, matcher, users: 1, key: key_of });
+        self.term_index.insert(key, id);
+        self.epoch += 1;
+        (id, groups.map(|g| (matcher, g)))
+    }
+
+    /// One user less; what is gone with it.
+    pub(super) fn drop_term(&mut self, id: TermId) -> (bool, Option<MatcherId>) {
+        let Some(term) = self.terms.get_mut(&id) else {
+            return (false, None);
+        };
+        term.users -= 1;
+        if term.users > 0 {
+            return (false, None);
+        }
+        let (matcher, key) = (term.matcher, Arc::clone(&term.key));
+        self.terms.remove(&id);
+        self.term_index.remove(&key);
+        if let Some(matcher) = &mut self.matchers[matcher.0 as usize] {
+            matcher.terms.retain(|t| *t != id);
+        }
+        self.epoch += 1;
+        (true, self.unwatch(matcher).then_some(matcher))
+    }
+}
