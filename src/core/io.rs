@@ -42,6 +42,75 @@ pub enum Kind {
     Node,
     /// Pods.
     Pod,
+    /// Persistent volumes.
+    PersistentVolume,
+    /// Persistent volume claims.
+    PersistentVolumeClaim,
+    /// Storage classes.
+    StorageClass,
+    /// CSI drivers of nodes.
+    CSINode,
+    /// CSI drivers.
+    CSIDriver,
+    /// Room of CSI drivers.
+    CSIStorageCapacity,
+    /// Attached volumes.
+    VolumeAttachment,
+}
+
+impl Kind {
+    /// How many kinds there are.
+    pub const COUNT: usize = Self::VolumeAttachment as usize + 1;
+}
+
+/// An object of a kind other than nodes and pods. The core keeps these as they
+/// are; a new kind is a variant here and a place to keep it in `cluster`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Object {
+    /// A persistent volume.
+    PersistentVolume(k8s::PersistentVolume),
+    /// A persistent volume claim.
+    PersistentVolumeClaim(k8s::PersistentVolumeClaim),
+    /// A storage class.
+    StorageClass(k8s::StorageClass),
+    /// The CSI drivers of a node.
+    CSINode(k8s::CSINode),
+    /// A CSI driver.
+    CSIDriver(k8s::CSIDriver),
+    /// Room of a CSI driver.
+    CSIStorageCapacity(k8s::CSIStorageCapacity),
+    /// An attached volume.
+    VolumeAttachment(k8s::VolumeAttachment),
+}
+
+impl Object {
+    /// Its kind.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::PersistentVolume(_) => Kind::PersistentVolume,
+            Self::PersistentVolumeClaim(_) => Kind::PersistentVolumeClaim,
+            Self::StorageClass(_) => Kind::StorageClass,
+            Self::CSINode(_) => Kind::CSINode,
+            Self::CSIDriver(_) => Kind::CSIDriver,
+            Self::CSIStorageCapacity(_) => Kind::CSIStorageCapacity,
+            Self::VolumeAttachment(_) => Kind::VolumeAttachment,
+        }
+    }
+
+    /// Its metadata.
+    #[must_use]
+    pub const fn metadata(&self) -> &k8s::ObjectMeta {
+        match self {
+            Self::PersistentVolume(o) => &o.metadata,
+            Self::PersistentVolumeClaim(o) => &o.metadata,
+            Self::StorageClass(o) => &o.metadata,
+            Self::CSINode(o) => &o.metadata,
+            Self::CSIDriver(o) => &o.metadata,
+            Self::CSIStorageCapacity(o) => &o.metadata,
+            Self::VolumeAttachment(o) => &o.metadata,
+        }
+    }
 }
 
 /// One change of one object.
@@ -88,6 +157,10 @@ pub enum Input {
     Node(Change<k8s::Node>),
     /// A pod changed.
     Pod(Change<k8s::Pod>),
+    /// An object of another kind is now this (added or modified).
+    Object(Box<Object>),
+    /// An object of another kind is gone.
+    ObjectGone(Kind, ObjectKey),
     /// A full list of `Kind` begins (first list, or the watch was lost).
     RelistStarted(Kind),
     /// The list is complete: objects of `Kind` not upserted since the start are gone.
@@ -153,6 +226,25 @@ pub enum Reply {
     Done(Arc<str>),
     /// Failed, with a message for people.
     Failed(Arc<str>),
+    /// Objects were written, in order, up to the first error.
+    Written {
+        /// Name (`namespace/name` for namespaced kinds) and new version of each.
+        versions: Vec<(Box<str>, Box<str>)>,
+        /// Why the rest was not.
+        error: Option<Arc<str>>,
+    },
+}
+
+impl Reply {
+    /// What went wrong, if anything.
+    #[must_use]
+    pub fn error(&self) -> Option<&str> {
+        match self {
+            Self::Done(_) => None,
+            Self::Failed(text) => Some(text),
+            Self::Written { error, .. } => error.as_deref(),
+        }
+    }
 }
 
 /// What the core asks its driver to do.
@@ -179,8 +271,51 @@ pub enum Effect {
         pod: PodRef,
         /// The plugin that asks.
         plugin: Arc<str>,
-        /// What it asks, in its own words.
-        request: Arc<str>,
+        /// What it asks.
+        request: Request,
+    },
+}
+
+/// What a plugin asks of the outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// In the plugin's own words.
+    Text(Arc<str>),
+    /// Write these objects in order, up to the first error; answered by
+    /// [`Reply::Written`].
+    Write(Arc<[ObjectPatch]>),
+}
+
+impl From<&str> for Request {
+    fn from(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+/// A change of one object, valid for one version of it only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ObjectPatch {
+    /// Bind a persistent volume to a claim.
+    BindVolume {
+        /// The volume.
+        volume: Box<str>,
+        /// The version it must have.
+        version: Box<str>,
+        /// The claim.
+        claim: ObjectKey,
+        /// The claim's version.
+        claim_version: Box<str>,
+        /// Whether to note that a controller, not an administrator, chose.
+        by_controller: bool,
+    },
+    /// Ask for the volume of a claim to be made for a node.
+    SelectNode {
+        /// The claim.
+        claim: ObjectKey,
+        /// The version it must have.
+        version: Box<str>,
+        /// The node.
+        node: Arc<str>,
     },
 }
 

@@ -10,24 +10,30 @@ mod index;
 mod journal;
 mod node_set;
 mod nodes;
+mod objects;
 mod shapes;
 #[cfg(test)]
 mod tests;
 mod txn;
+mod volumes;
 
 pub use node_set::NodeSet;
 pub use nodes::{NodeId, NodeInfo};
+pub use objects::Objects;
 pub use txn::{Ledgers, Txn};
+pub use volumes::{Kept, Volume, VolumeBindingPlan, VolumePlan, Volumes, claim_class, claim_key};
 
 pub(crate) use index::Index;
 pub(crate) use nodes::Labels;
+pub(crate) use volumes::is_bound_to;
 
 use std::sync::Arc;
 
 use muster_api::k8s;
 
 use crate::model::{
-    Interner, Pod, PodId, PodRequests, PodShape, PodStage, ResId, ResourceTable, ShapeId,
+    Interner, Pod, PodId, PodRequests, PodShape, PodStage, PodVolumes, ResId, ResourceTable,
+    ShapeId,
 };
 use chunked::Chunked;
 use journal::Journal;
@@ -51,6 +57,7 @@ pub struct Cluster {
     free_pods: Vec<PodId>,
     pod_count: usize,
     shapes: ShapeTable,
+    volumes: Volumes,
     pub(crate) journal: Journal,
 }
 
@@ -95,6 +102,7 @@ impl Cluster {
             free_pods: self.free_pods.clone(),
             pod_count: self.pod_count,
             shapes: self.shapes.clone(),
+            volumes: self.volumes.clone(),
             journal: self.journal.fork(),
         }
     }
@@ -241,6 +249,9 @@ impl Cluster {
         {
             actions = actions | Actions::UPDATE_NODE_TAINT;
         }
+        if now.info.features != before.info.features {
+            actions = actions | Actions::UPDATE_NODE_DECLARED_FEATURE;
+        }
         if now.info.images != before.info.images {
             actions = actions | Actions::UPDATE_NODE_IMAGES;
         }
@@ -346,6 +357,9 @@ impl Cluster {
         let info = self.infos.get_mut(node.index());
         info.pods.push(id);
         info.ports.extend(shape.ports.iter().cloned());
+        if let Some(volumes) = &shape.volumes {
+            self.volumes.count(id, volumes, true);
+        }
         if !exact {
             self.recount(node);
         }
@@ -367,6 +381,9 @@ impl Cluster {
             if let Some(at) = info.ports.iter().position(|p| p == port) {
                 info.ports.swap_remove(at);
             }
+        }
+        if let Some(volumes) = &shape.volumes {
+            self.volumes.count(id, volumes, false);
         }
         if !exact {
             self.recount(node);
@@ -432,6 +449,16 @@ impl Cluster {
         }
         *self.columns.nonzero_cpu.get_mut(i) = cut(cpu);
         *self.columns.nonzero_memory.get_mut(i) = cut(memory);
+    }
+
+    /// Volumes, claims, classes and drivers.
+    #[must_use]
+    pub fn volumes(&self) -> &Volumes {
+        &self.volumes
+    }
+
+    pub(crate) fn volumes_mut(&mut self) -> &mut Volumes {
+        &mut self.volumes
     }
 
     /// Compiles a wire pod into a shape.
@@ -506,6 +533,12 @@ impl<'a> NodeView<'a> {
     #[must_use]
     pub fn max_pods(self) -> i64 {
         *self.cluster.columns.max_pods.get(self.id.index())
+    }
+
+    /// Volumes of the pods on the node, of those that have any.
+    pub fn pod_volumes(self) -> impl Iterator<Item = &'a PodVolumes> {
+        let pods = self.info().pods.iter().filter_map(move |p| self.cluster.pod(*p));
+        pods.filter_map(move |p| self.cluster.shape(p.shape).volumes.as_deref())
     }
 
     pub(crate) fn labels(self) -> Labels<'a> {

@@ -6,7 +6,7 @@ use muster_api::k8s;
 
 use super::Core;
 use crate::framework::{Actions, ClusterEvent, ProfileId, Resource, Subject};
-use crate::io::{Change, Input, Kind, ObjectKey, PodRef, Tick};
+use crate::io::{Change, Input, Kind, Object, ObjectKey, PodRef, Tick};
 use crate::model::{Pod, PodId, PodShape, PodStage};
 use crate::queue::QueueCx;
 use crate::report::Observation;
@@ -26,6 +26,8 @@ impl Core {
             Input::Node(Change::Delete(key)) => self.delete_node(now, &key.name),
             Input::Pod(Change::Upsert(pod)) => self.upsert_pod(now, &pod),
             Input::Pod(Change::Delete(key)) => self.delete_pod_by_key(now, &key),
+            Input::Object(object) => self.upsert_object(now, *object),
+            Input::ObjectGone(kind, key) => self.delete_object(now, kind, &key),
             Input::RelistStarted(kind) => self.relists[kind as usize] += 1,
             Input::RelistDone(kind) => self.sweep(now, kind),
             Input::BindDone { pod, attempt, result } => self.bind_done(now, &pod, attempt, result),
@@ -76,6 +78,28 @@ impl Core {
     fn delete_node(&mut self, now: Tick, name: &str) {
         if let Some(node) = self.cluster.remove_node(name) {
             self.node_lost(now, node, name);
+        }
+    }
+
+    // ---- other kinds --------------------------------------------------------
+
+    fn upsert_object(&mut self, now: Tick, object: Object) {
+        let kind = object.kind();
+        if object.metadata().name.is_empty() {
+            let error = format!("a {kind:?} without metadata.name was skipped");
+            return self.malformed("Object", error);
+        }
+        let seen = self.relists[kind as usize];
+        if let Some(event) = self.cluster.volumes_mut().upsert(object, seen) {
+            self.queue_event(now, &event);
+            self.volumes_changed(now);
+        }
+    }
+
+    fn delete_object(&mut self, now: Tick, kind: Kind, key: &ObjectKey) {
+        if let Some(event) = self.cluster.volumes_mut().remove(kind, key) {
+            self.queue_event(now, &event);
+            self.volumes_changed(now);
         }
     }
 
@@ -316,6 +340,12 @@ impl Core {
                 for key in stale {
                     self.delete_pod(now, &key.namespace, &key.name);
                 }
+            }
+            _ => {
+                for event in self.cluster.volumes_mut().sweep(kind, seen) {
+                    self.queue_event(now, &event);
+                }
+                self.volumes_changed(now);
             }
         }
     }

@@ -9,6 +9,7 @@ mod failure;
 mod ingest;
 mod ledger;
 mod permit;
+mod pre_bind;
 mod prepare;
 #[cfg(test)]
 mod tests;
@@ -19,9 +20,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::cluster::{Cluster, NodeId};
-use crate::framework::{Profile, Status};
+use crate::framework::{Code, Profile, Status};
 use crate::hash::{IdMap, TextMap, scramble};
-use crate::io::{Effect, Input, PodRef, Tick, Token};
+use crate::io::{Effect, Input, Kind, PodRef, Tick, Token};
 use crate::model::{PodId, PodStage, ShapeId};
 use crate::queue::{Backoff, Queue, QueueCx};
 use crate::report::{
@@ -131,7 +132,7 @@ pub struct Core {
     stopwatch: Arc<dyn Stopwatch>,
     seed: u64,
     trace: bool,
-    relists: [u64; 2],
+    relists: [u64; Kind::COUNT],
     next_attempt: u64,
 }
 
@@ -156,7 +157,7 @@ impl Core {
             stopwatch: Arc::new(NoTime),
             seed: config.seed,
             trace: false,
-            relists: [0; 2],
+            relists: [0; Kind::COUNT],
             next_attempt: 0,
         }
     }
@@ -297,7 +298,10 @@ impl Core {
             return Err(failure::Failure::no_nodes());
         };
         *feasible = ledger.feasible();
+        // One broken node ends the attempt, as upstream.
+        let broken = ledger.verdicts().find(|v| v.status.code == Code::Error);
         let best = match &ledger.prepared.score_error {
+            _ if broken.is_some() => Err(failure::Failure::fit(ledger, self.cluster.node_count())),
             Some((_, status)) if ledger.feasible() > 1 => {
                 Err(failure::Failure::error(status.message()))
             }

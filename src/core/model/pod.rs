@@ -6,7 +6,8 @@ use std::sync::Arc;
 use muster_api::k8s;
 
 use super::selector::is_empty_term;
-use super::{HostPort, NodeTerm, NodeTerms, PodRequests, ResourceTable};
+use super::volumes::compile_volumes;
+use super::{Features, HostPort, NodeTerm, NodeTerms, PodRequests, PodVolumes, ResourceTable};
 use crate::cluster::NodeId;
 use crate::framework::ProfileId;
 use crate::io::{PodRef, Tick};
@@ -47,6 +48,10 @@ pub struct PodShape {
     pub tolerations: Vec<k8s::Toleration>,
     /// Image names with a tag, one per container and image volume.
     pub images: Vec<String>,
+    /// Volumes that some plugin reads.
+    pub volumes: Option<Box<PodVolumes>>,
+    /// Features of the kubelet it cannot do without.
+    pub features: Features,
 }
 
 /// Where a pod is between being seen and being gone.
@@ -133,6 +138,8 @@ pub fn compile_pod(
             has_preferred_affinity: false,
             tolerations: Vec::new(),
             images: Vec::new(),
+            volumes: compile_volumes(pod),
+            features: Features::default(),
         };
     }
     let affinity = spec.affinity.as_ref().and_then(|a| a.node_affinity.as_ref());
@@ -156,6 +163,8 @@ pub fn compile_pod(
         has_preferred_affinity: preferred.is_some(),
         tolerations: spec.tolerations.clone(),
         images: images(spec),
+        volumes: compile_volumes(pod),
+        features: Features::required(spec),
     }
 }
 

@@ -7,6 +7,7 @@ mod default_binder;
 mod image_locality;
 pub mod names;
 mod node_affinity;
+mod node_declared_features;
 mod node_name;
 mod node_ports;
 mod node_resources;
@@ -16,10 +17,12 @@ mod scheduling_gates;
 mod taint_toleration;
 #[cfg(test)]
 mod tests;
+mod volumes;
 
 pub use default_binder::DefaultBinder;
 pub use image_locality::ImageLocality;
 pub use node_affinity::{NodeAffinity, NodeAffinityArgs};
+pub use node_declared_features::NodeDeclaredFeatures;
 pub use node_name::NodeName;
 pub use node_ports::NodePorts;
 pub use node_resources::{
@@ -30,3 +33,6 @@ pub use node_unschedulable::NodeUnschedulable;
 pub use priority_sort::PrioritySort;
 pub use scheduling_gates::SchedulingGates;
 pub use taint_toleration::TaintToleration;
+pub use volumes::{
+    NodeVolumeLimits, VolumeBinding, VolumeBindingArgs, VolumeRestrictions, VolumeZone,
+};
