@@ -7,14 +7,19 @@
 //! would never be asked.
 
 mod constraints;
+mod features;
 mod node;
 mod pod;
 mod profile;
 mod resources;
+mod volumes;
+
+use std::rc::Rc;
 
 use serde_json::{Value, json};
 
 use crate::rng::Rng;
+use volumes::Storage;
 
 /// Namespace of every pod.
 pub(crate) const NAMESPACE: &str = "team";
@@ -26,6 +31,7 @@ pub(crate) struct State {
     pub(crate) config: Value,
     /// `namespace/name` of each pending pod; one for a single question.
     pub(crate) pods: Vec<String>,
+    storage: Rc<Storage>,
 }
 
 /// How likely this state has each kind of detail, in percent.
@@ -48,6 +54,10 @@ struct Mood {
     scalar_names: Vec<&'static str>,
     /// Images on nodes that pods use.
     images: usize,
+    /// Volumes of pods.
+    volumes: usize,
+    /// Features of the kubelet.
+    features: usize,
     /// Details that the API server would refuse or that hardly occur.
     nasty: usize,
 }
@@ -56,10 +66,11 @@ impl Mood {
     fn draw(rng: &mut Rng) -> Self {
         let mut scalar_names = rng.some(resources::SCALARS, 35);
         scalar_names.truncate(3);
+        let storage = rng.chance(30);
         let mut level = |often: usize| {
             if rng.chance(often) { [10, 30, 60][rng.below(3)] } else { 0 }
         };
-        Self {
+        let mood = Self {
             scalar_names,
             taints: level(50),
             tolerations: level(60),
@@ -69,8 +80,15 @@ impl Mood {
             pressure: level(50),
             scalars: level(65),
             images: level(60),
+            volumes: level(35),
+            features: level(25),
             nasty: level(30) / 6,
+        };
+        if storage {
+            // Nothing but volumes may stand between a pod and its node.
+            return Self { taints: 0, required: 0, ports: 0, pressure: 0, volumes: 95, ..mood };
         }
+        mood
     }
 }
 
@@ -102,10 +120,19 @@ fn cluster(rng: &mut Rng, mood: &Mood, plugins: &[(&str, u32)]) -> State {
     let names: Vec<String> = (0..rng.between(1, limit)).map(|i| format!("node-{i:02}")).collect();
     let mut objects = Vec::new();
     for name in &names {
-        objects.push(node::node(rng, mood, name));
+        let mut node = node::node(rng, mood, name);
+        if mood.features > 0 {
+            features::declare(rng, &mut node);
+        }
+        objects.push(node);
+    }
+    let storage = Storage::draw(rng, mood, &mut objects);
+    for name in &names {
         for _ in 0..rng.below(5) {
             let pod = format!("{NAMESPACE}/busy-{}", objects.len());
-            objects.push(pod::existing(rng, mood, &pod, name));
+            let mut pod = pod::existing(rng, mood, &pod, name);
+            storage.give(rng, &mut pod, &mut objects);
+            objects.push(pod);
         }
     }
     if rng.chance(mood.nasty) {
@@ -116,7 +143,7 @@ fn cluster(rng: &mut Rng, mood: &Mood, plugins: &[(&str, u32)]) -> State {
         }
     }
     let config = profile::profile(rng, mood, plugins, &names);
-    State { objects, config, pods: Vec::new() }
+    State { objects, config, pods: Vec::new(), storage: Rc::new(storage) }
 }
 
 fn add_pending(rng: &mut Rng, mood: &Mood, state: &mut State) {
@@ -127,7 +154,13 @@ fn add_pending(rng: &mut Rng, mood: &Mood, state: &mut State) {
         .filter_map(|o| o["metadata"]["name"].as_str().map(str::to_owned))
         .collect();
     let name = format!("{NAMESPACE}/pending-{}", state.pods.len());
-    state.objects.push(pod::pending(rng, mood, &name, &names));
+    let mut pod = pod::pending(rng, mood, &name, &names);
+    if rng.chance(mood.features) {
+        features::need(rng, &mut pod);
+    }
+    let storage = Rc::clone(&state.storage);
+    storage.give(rng, &mut pod, &mut state.objects);
+    state.objects.push(pod);
     state.pods.push(name);
 }
 

@@ -25,6 +25,11 @@ impl Failure {
         Self { rejected: true, message: super::no_nodes().to_string(), rejectors: 0 }
     }
 
+    /// What it says.
+    pub(super) fn into_message(self) -> String {
+        self.message
+    }
+
     /// How metrics count it.
     pub(super) fn result(&self) -> AttemptResult {
         if self.rejected { AttemptResult::Unschedulable } else { AttemptResult::Error }

@@ -149,7 +149,7 @@ impl Core {
         self.queue.add(&cx, pod, profile);
     }
 
-    fn insert_pod(&mut self, key: Box<str>, wire: &k8s::Pod, shape: PodShape) -> PodId {
+    pub(super) fn insert_pod(&mut self, key: Box<str>, wire: &k8s::Pod, shape: PodShape) -> PodId {
         let shape = self.cluster.intern_shape(shape);
         let meta = &wire.metadata;
         let mut pod = Pod {

@@ -381,6 +381,30 @@ impl Core {
         explain(&pod, &self.profiles[usize::from(profile)], &shape, &self.cluster)
     }
 
+    /// Takes a node for a pod that need not exist, as a cycle of a profile does
+    /// between choosing a node and binding: for what-if questions.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such node, or a Reserve plugin refuses.
+    pub fn place_pod(
+        &mut self,
+        now: Tick,
+        wire: &muster_api::k8s::Pod,
+        profile: u16,
+        node: &str,
+    ) -> Result<(), String> {
+        let meta = &wire.metadata;
+        self.delete_pod(now, &meta.namespace, &meta.name);
+        let found = self.cluster.node_by_name(node);
+        let node = found.ok_or_else(|| format!("node {node:?} does not exist"))?;
+        let shape = self.cluster.compile(wire, Some(crate::framework::ProfileId(profile)));
+        let key = ingest::key_text(&meta.namespace, &meta.name).into();
+        let pod = self.insert_pod(key, wire, shape);
+        self.cluster.place(pod, node, true);
+        self.reserve(pod, usize::from(profile), node).map_err(failure::Failure::into_message)
+    }
+
     /// Sizes, for gauges.
     #[must_use]
     pub fn pending_counts(&self) -> PendingCounts {
