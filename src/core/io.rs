@@ -59,8 +59,20 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 9] = [
+        Self::Node,
+        Self::Pod,
+        Self::PersistentVolume,
+        Self::PersistentVolumeClaim,
+        Self::StorageClass,
+        Self::CSINode,
+        Self::CSIDriver,
+        Self::CSIStorageCapacity,
+        Self::VolumeAttachment,
+    ];
     /// How many kinds there are.
-    pub const COUNT: usize = Self::VolumeAttachment as usize + 1;
+    pub const COUNT: usize = Self::ALL.len();
 }
 
 /// An object of a kind other than nodes and pods. The core keeps these as they

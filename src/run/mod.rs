@@ -94,6 +94,7 @@ impl Scheduler {
                 mailbox: mailbox.clone(),
                 listed: listed.clone(),
                 configz: configuration.to_json(),
+                explanations: Arc::new(tokio::sync::Semaphore::new(surface::EXPLANATIONS)),
             };
             let surface = Arc::new(status);
             let (address, _) =

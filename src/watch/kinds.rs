@@ -2,8 +2,11 @@
 
 use std::fmt::Debug;
 
-use muster_api::k8s::{Node, ObjectMeta, Pod};
-use muster_core::io::{Change, Input, Kind, ObjectKey};
+use muster_api::k8s::{
+    CSIDriver, CSINode, CSIStorageCapacity, Node, ObjectMeta, PersistentVolume,
+    PersistentVolumeClaim, Pod, StorageClass, VolumeAttachment,
+};
+use muster_core::io::{Change, Input, Kind, Object, ObjectKey};
 use serde::de::DeserializeOwned;
 
 /// Pods that have ended hold nothing: as in upstream, the server leaves them
@@ -68,4 +71,39 @@ impl Watched for Pod {
     fn changed(change: Change<Self>) -> Input {
         Input::Pod(change)
     }
+}
+
+/// A kind that the core keeps as it is: type, group, resource.
+macro_rules! kept {
+    ($($kind:ident, $group:literal, $plural:literal;)*) => {$(
+        impl Watched for $kind {
+            const KIND: Kind = Kind::$kind;
+            const NAME: &'static str = stringify!($kind);
+            const GROUP: &'static str = $group;
+            const VERSION: &'static str = "v1";
+            const PLURAL: &'static str = $plural;
+            const FIELDS: Option<&'static str> = None;
+
+            fn metadata(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+
+            fn changed(change: Change<Self>) -> Input {
+                match change {
+                    Change::Upsert(object) => Input::Object(Box::new(Object::$kind(*object))),
+                    Change::Delete(key) => Input::ObjectGone(Self::KIND, key),
+                }
+            }
+        }
+    )*};
+}
+
+kept! {
+    PersistentVolume, "", "persistentvolumes";
+    PersistentVolumeClaim, "", "persistentvolumeclaims";
+    StorageClass, "storage.k8s.io", "storageclasses";
+    CSINode, "storage.k8s.io", "csinodes";
+    CSIDriver, "storage.k8s.io", "csidrivers";
+    CSIStorageCapacity, "storage.k8s.io", "csistoragecapacities";
+    VolumeAttachment, "storage.k8s.io", "volumeattachments";
 }

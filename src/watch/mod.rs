@@ -7,6 +7,7 @@
 
 mod guard;
 mod kinds;
+mod probe;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -18,7 +19,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use muster_api::k8s::{Node, Pod};
+use muster_api::k8s::{
+    CSIDriver, CSINode, CSIStorageCapacity, Node, PersistentVolume, PersistentVolumeClaim, Pod,
+    StorageClass, VolumeAttachment,
+};
 use muster_core::io::{Input, Kind};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -33,8 +37,10 @@ pub const PAGE: u32 = 500;
 /// How long changes may gather before they are read.
 pub const REST: Duration = Duration::from_millis(4);
 
-/// Kinds without which nothing can be scheduled: all must be listed first.
-pub const REQUIRED: [Kind; 2] = [Kind::Node, Kind::Pod];
+/// Kinds that must be listed before anything is scheduled. All of them: a pod
+/// judged without its claims would be told that they do not exist. An API that
+/// is not served counts as an empty list.
+pub const REQUIRED: [Kind; Kind::COUNT] = Kind::ALL;
 
 /// Where a watch puts what it finds.
 #[derive(Clone)]
@@ -71,9 +77,8 @@ pub fn start(
     Ok(ended)
 }
 
-/// Follows every kind. Ends only if one of them does.
-///
-/// Optional APIs join here: probed first, watched where served.
+/// Follows every kind. Ends only if one of them does. All APIs but nodes and
+/// pods are optional: probed first, watched where served.
 async fn follow_all(config: &kube::Config, sink: &Sink) {
     // The client's tasks belong to this runtime.
     let client = match crate::client::watching(config) {
@@ -85,7 +90,14 @@ async fn follow_all(config: &kube::Config, sink: &Sink) {
     };
     let mut kinds = JoinSet::new();
     kinds.spawn(stream::follow::<Node>(client.clone(), sink.clone()));
-    kinds.spawn(stream::follow::<Pod>(client, sink.clone()));
+    kinds.spawn(stream::follow::<Pod>(client.clone(), sink.clone()));
+    kinds.spawn(probe::follow_optional::<PersistentVolume>(client.clone(), sink.clone()));
+    kinds.spawn(probe::follow_optional::<PersistentVolumeClaim>(client.clone(), sink.clone()));
+    kinds.spawn(probe::follow_optional::<StorageClass>(client.clone(), sink.clone()));
+    kinds.spawn(probe::follow_optional::<CSINode>(client.clone(), sink.clone()));
+    kinds.spawn(probe::follow_optional::<CSIDriver>(client.clone(), sink.clone()));
+    kinds.spawn(probe::follow_optional::<CSIStorageCapacity>(client.clone(), sink.clone()));
+    kinds.spawn(probe::follow_optional::<VolumeAttachment>(client, sink.clone()));
     if let Some(Err(ended)) = kinds.join_next().await
         && ended.is_panic()
     {

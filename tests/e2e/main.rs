@@ -12,3 +12,4 @@ mod placement;
 mod serve;
 mod support;
 mod surface;
+mod volumes;

@@ -66,7 +66,7 @@ impl Mood {
     fn draw(rng: &mut Rng) -> Self {
         let mut scalar_names = rng.some(resources::SCALARS, 35);
         scalar_names.truncate(3);
-        let storage = rng.chance(30);
+        let storage = rng.chance(35);
         let mut level = |often: usize| {
             if rng.chance(often) { [10, 30, 60][rng.below(3)] } else { 0 }
         };
@@ -86,7 +86,16 @@ impl Mood {
         };
         if storage {
             // Nothing but volumes may stand between a pod and its node.
-            return Self { taints: 0, required: 0, ports: 0, pressure: 0, volumes: 95, ..mood };
+            let volumes = 95;
+            return Self {
+                taints: 0,
+                required: 0,
+                ports: 0,
+                pressure: 0,
+                scalars: 0,
+                volumes,
+                ..mood
+            };
         }
         mood
     }

@@ -117,7 +117,7 @@ impl Storage {
         }
         let read_only = rng.chance(50);
         let id = rng.pick(&["a", "b"]);
-        match rng.below(10) {
+        match rng.below(11) {
             0 => json!({"gcePersistentDisk": {"pdName": id, "readOnly": read_only}}),
             1 => {
                 let bad = if rng.chance(self.nasty) { "aws://zone/x/y" } else { "vol-a" };
@@ -140,7 +140,7 @@ impl Storage {
             5 => json!({"cinder": {"volumeID": id}}),
             6 => json!({"portworxVolume": {"volumeID": id}}),
             7 => json!({"csi": {"driver": CSI}}),
-            8 => json!({"ephemeral": {"volumeClaimTemplate": {"spec": {}}}}),
+            8 | 9 => json!({"ephemeral": {"volumeClaimTemplate": {"spec": {}}}}),
             _ => json!({"emptyDir": {}}),
         }
     }
@@ -233,7 +233,7 @@ fn capacities(rng: &mut Rng, class: &str, objects: &mut Vec<Value>) {
 }
 
 fn drivers(rng: &mut Rng, objects: &mut Vec<Value>) {
-    let insists = rng.chance(30).then(|| rng.pick(DRIVERS));
+    let insists = rng.chance(45).then(|| if rng.chance(60) { CSI } else { rng.pick(DRIVERS) });
     for name in DRIVERS {
         let mut spec = json!({});
         if rng.chance(85) {
@@ -400,7 +400,8 @@ fn affinity(rng: &mut Rng, mood: &Mood, nodes: &[String]) -> Value {
 }
 
 fn claim_spec(rng: &mut Rng, mood: &Mood) -> Value {
-    let mut spec = json!({"accessModes": rng.some(MODES, 35)});
+    let modes = if rng.chance(10) { vec!["ReadWriteOncePod"] } else { rng.some(&MODES[..3], 35) };
+    let mut spec = json!({"accessModes": modes});
     if !rng.chance(4) {
         let mut request = format!("{}Gi", size(rng));
         if rng.chance(10) {
@@ -507,7 +508,7 @@ fn ephemeral_claim(rng: &mut Rng, pod: &Value, volume: &str) -> Value {
         "metadata": {"name": name, "namespace": NAMESPACE, "uid": format!("uid-{name}"),
             "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": pod_name,
                 "uid": uid, "controller": true}]},
-        "spec": {"storageClassName": rng.pick(&["fast", "other"]),
+        "spec": {"storageClassName": rng.pick(&["fast", "fast", "other"]),
             "resources": {"requests": {"storage": format!("{}Gi", size(rng))}}},
         "status": {"phase": "Pending"}});
     if rng.chance(5) {
