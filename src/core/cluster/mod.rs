@@ -25,7 +25,7 @@ pub use volumes::{Kept, Volume, VolumeBindingPlan, VolumePlan, Volumes, claim_cl
 
 pub(crate) use index::Index;
 pub(crate) use nodes::Labels;
-pub(crate) use volumes::is_bound_to;
+pub(crate) use volumes::{is_bound_to, object_key};
 
 use std::sync::Arc;
 

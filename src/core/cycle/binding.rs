@@ -227,7 +227,6 @@ impl Core {
             let plugins = self.profiles[binding.profile].plugins().iter().rev();
             plugins.filter_map(|p| p.plugin.as_reserve()).for_each(|r| r.unreserve(&placed));
         }
-        self.cluster.volumes_mut().revert(pod);
         let left = self.displace(pod);
         if let Some(shape) = binding.updated {
             self.swap_shape(pod, *shape);
@@ -251,6 +250,7 @@ impl Core {
 
     pub(super) fn displace(&mut self, pod: PodId) -> Option<Arc<PodShape>> {
         let shape = Arc::clone(self.cluster.shape(self.cluster.pod(pod)?.shape));
+        self.cluster.volumes_mut().revert(pod);
         let node = self.cluster.displace(pod)?;
         self.cluster.reap(node);
         Some(shape)

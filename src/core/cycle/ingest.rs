@@ -5,6 +5,7 @@ use std::sync::Arc;
 use muster_api::k8s;
 
 use super::Core;
+use crate::cluster::object_key;
 use crate::framework::{Actions, ClusterEvent, ProfileId, Resource, Subject};
 use crate::io::{Change, Input, Kind, Object, ObjectKey, PodRef, Tick};
 use crate::model::{Pod, PodId, PodShape, PodStage};
@@ -90,16 +91,17 @@ impl Core {
             return self.malformed("Object", error);
         }
         let seen = self.relists[kind as usize];
+        let key = object_key(kind, &object.metadata().namespace, &object.metadata().name);
         if let Some(event) = self.cluster.volumes_mut().upsert(object, seen) {
             self.queue_event(now, &event);
-            self.volumes_changed(now);
+            self.volumes_changed(now, &key);
         }
     }
 
     fn delete_object(&mut self, now: Tick, kind: Kind, key: &ObjectKey) {
         if let Some(event) = self.cluster.volumes_mut().remove(kind, key) {
             self.queue_event(now, &event);
-            self.volumes_changed(now);
+            self.volumes_changed(now, &object_key(kind, &key.namespace, &key.name));
         }
     }
 
@@ -345,7 +347,6 @@ impl Core {
                 for event in self.cluster.volumes_mut().sweep(kind, seen) {
                     self.queue_event(now, &event);
                 }
-                self.volumes_changed(now);
             }
         }
     }

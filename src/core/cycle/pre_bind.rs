@@ -79,12 +79,9 @@ impl Core {
         }
     }
 
-    /// Volumes changed: whoever waits for that is asked at once.
-    pub(super) fn volumes_changed(&mut self, now: Tick) {
-        let waiting = |stage: &Stage| matches!(stage, Stage::Settling { .. });
-        let pods = self.bindings.iter().filter(|(_, b)| waiting(&b.stage)).map(|(pod, _)| *pod);
-        let mut pods: Vec<PodId> = pods.collect();
-        pods.sort_unstable();
+    /// A volume or claim changed: whoever waits for that is asked at once.
+    pub(super) fn volumes_changed(&mut self, now: Tick, key: &str) {
+        let pods: Vec<PodId> = self.cluster.volumes().waiting_for(key).collect();
         for pod in pods {
             self.settle_binding(now, pod);
         }

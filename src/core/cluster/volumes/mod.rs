@@ -58,6 +58,14 @@ pub fn claim_key(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }
 
+/// The key of an object among those of its kind.
+pub(crate) fn object_key(kind: Kind, namespace: &str, name: &str) -> String {
+    match kind {
+        Kind::PersistentVolumeClaim | Kind::CSIStorageCapacity => claim_key(namespace, name),
+        _ => name.to_owned(),
+    }
+}
+
 /// An object that a hint is asked about.
 #[derive(Clone, Debug)]
 pub enum Kept {
@@ -201,13 +209,8 @@ impl Volumes {
     /// Takes in an object. The event it is, unless nothing changed.
     pub(crate) fn upsert(&mut self, object: Object, seen: u64) -> Option<ClusterEvent> {
         let meta = object.metadata();
-        let key = match object.kind() {
-            Kind::PersistentVolumeClaim | Kind::CSIStorageCapacity => {
-                claim_key(&meta.namespace, &meta.name)
-            }
-            _ => meta.name.clone(),
-        };
         let kind = object.kind();
+        let key = object_key(kind, &meta.namespace, &meta.name);
         let (before, after) = match object {
             Object::PersistentVolume(o) => self.put_volume(&key, Volume::new(o), seen),
             Object::PersistentVolumeClaim(o) => self.put_claim(&key, o, seen),
@@ -264,13 +267,7 @@ impl Volumes {
 
     /// Forgets an object. The event it is, if it was known.
     pub(crate) fn remove(&mut self, kind: Kind, key: &ObjectKey) -> Option<ClusterEvent> {
-        let name = match kind {
-            Kind::PersistentVolumeClaim | Kind::CSIStorageCapacity => {
-                claim_key(&key.namespace, &key.name)
-            }
-            _ => key.name.clone(),
-        };
-        self.remove_named(kind, &name)
+        self.remove_named(kind, &object_key(kind, &key.namespace, &key.name))
     }
 
     fn remove_named(&mut self, kind: Kind, name: &str) -> Option<ClusterEvent> {

@@ -51,6 +51,11 @@ pub(crate) fn is_bound_to(
     })
 }
 
+fn is(claim: &k8s::PersistentVolumeClaim, key: &str) -> bool {
+    let meta = &claim.metadata;
+    key.split_once('/') == Some((&meta.namespace, &meta.name))
+}
+
 fn key_of(claim: &k8s::PersistentVolumeClaim) -> String {
     claim_key(&claim.metadata.namespace, &claim.metadata.name)
 }
@@ -60,6 +65,15 @@ impl Volumes {
     #[must_use]
     pub fn plan(&self, pod: PodId) -> Option<&VolumePlan> {
         self.plans.get(&pod)
+    }
+
+    /// Pods whose plans name a volume, or a claim by `namespace/name`.
+    pub(crate) fn waiting_for(&self, key: &str) -> impl Iterator<Item = PodId> {
+        let names = move |plan: &VolumePlan| {
+            plan.bindings.iter().any(|b| b.volume.object.metadata.name == key || is(&b.claim, key))
+                || plan.provisions.iter().any(|c| is(c, key))
+        };
+        self.plans.iter().filter(move |(_, plan)| names(plan)).map(|(pod, _)| *pod)
     }
 
     /// Counts what a placement takes as taken. An error names an object that has

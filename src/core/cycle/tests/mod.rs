@@ -7,4 +7,5 @@ mod permit;
 mod probe;
 mod random;
 mod stages;
+mod volumes;
 mod wake;

@@ -13,6 +13,8 @@ mod node_affinity_args;
 mod node_ports;
 mod simple_filters;
 mod taint_toleration;
+mod volume_binding;
+mod volumes;
 
 use std::sync::Arc;
 
