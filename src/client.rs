@@ -34,6 +34,8 @@ const CALL_SILENCE: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(45);
 /// An error body longer than this is cut: it is for people.
 const MAX_ERROR_BODY: usize = 64 * 1024;
+/// The API server's own limit on an object.
+const MAX_BODY: usize = 4 << 20;
 
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
@@ -151,6 +153,25 @@ impl Wire {
             let request = self.request(call)?;
             let response = self.service.clone().oneshot(request).await;
             finish(response.map_err(|e| not_sent(&e))?).await
+        };
+        match tokio::time::timeout_at(deadline, answer).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Failure::TimedOut),
+        }
+    }
+
+    /// As [`Wire::call`], and returns the body of a successful answer.
+    pub async fn fetch(&self, call: Call, deadline: Instant) -> Result<Vec<u8>, Failure> {
+        let answer = async {
+            let request = self.request(call)?;
+            let response = self.service.clone().oneshot(request).await;
+            let response = response.map_err(|e| not_sent(&e))?;
+            if !response.status().is_success() {
+                return finish(response).await.map(|()| Vec::new());
+            }
+            let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
+            let body = body.map_err(|e| Failure::Broken(e.to_string()))?;
+            Ok(body.to_bytes().to_vec())
         };
         match tokio::time::timeout_at(deadline, answer).await {
             Ok(answer) => answer,

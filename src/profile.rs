@@ -10,7 +10,7 @@ use muster_core::Profile;
 use muster_core::framework::{PluginArgs, Registry};
 use muster_core::plugins::{
     BalancedAllocationArgs, FitArgs, InterPodAffinityArgs, NodeAffinityArgs, PodTopologySpreadArgs,
-    ResourceSpec, ScoringStrategy, ShapePoint, names,
+    ResourceSpec, ScoringStrategy, ShapePoint, VolumeBindingArgs, names,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -152,12 +152,27 @@ fn spread_args(json: SpreadJson) -> Result<PodTopologySpreadArgs> {
     }
 }
 
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct VolumeBindingJson {
+    bind_timeout_seconds: Option<i64>,
+    shape: Vec<PointJson>,
+}
+
 fn read_args(args: &mut PluginArgs, plugin: &str, json: &Value) -> Result<()> {
     match plugin {
         names::NODE_RESOURCES_FIT => args.fit = fit_args(FitJson::deserialize(json)?)?,
         names::NODE_RESOURCES_BALANCED_ALLOCATION => {
             let resources = resources(BalancedJson::deserialize(json)?.resources, 1);
             args.balanced = BalancedAllocationArgs { resources };
+        }
+        names::VOLUME_BINDING => {
+            let json = VolumeBindingJson::deserialize(json)?;
+            let timeout = VolumeBindingArgs::default().bind_timeout_seconds;
+            args.volume_binding = VolumeBindingArgs {
+                bind_timeout_seconds: json.bind_timeout_seconds.unwrap_or(timeout),
+                shape: points(json.shape),
+            };
         }
         names::NODE_AFFINITY => {
             let added_affinity = AffinityJson::deserialize(json)?.added_affinity;
@@ -179,6 +194,10 @@ fn read_args(args: &mut PluginArgs, plugin: &str, json: &Value) -> Result<()> {
     Ok(())
 }
 
+fn points(list: Vec<PointJson>) -> Vec<ShapePoint> {
+    list.into_iter().map(|p| ShapePoint { utilization: p.utilization, score: p.score }).collect()
+}
+
 fn resources(list: Vec<ResourceJson>, default_weight: i64) -> Vec<ResourceSpec> {
     let weight = |w| if w == 0 { default_weight } else { w };
     list.into_iter().map(|r| ResourceSpec { name: r.name, weight: weight(r.weight) }).collect()
@@ -193,14 +212,9 @@ fn fit_args(json: FitJson) -> Result<FitArgs> {
         strategy: match strategy.r#type.as_str() {
             "" | "LeastAllocated" => ScoringStrategy::LeastAllocated,
             "MostAllocated" => ScoringStrategy::MostAllocated,
-            "RequestedToCapacityRatio" => ScoringStrategy::RequestedToCapacityRatio(
-                shape
-                    .unwrap_or_default()
-                    .shape
-                    .into_iter()
-                    .map(|p| ShapePoint { utilization: p.utilization, score: p.score })
-                    .collect(),
-            ),
+            "RequestedToCapacityRatio" => {
+                ScoringStrategy::RequestedToCapacityRatio(points(shape.unwrap_or_default().shape))
+            }
             other => bail!(
                 "scoringStrategy.type: Unsupported value: {other:?}: supported values: \
                  \"LeastAllocated\", \"MostAllocated\", \"RequestedToCapacityRatio\""

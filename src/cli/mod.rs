@@ -3,6 +3,7 @@
 //! Owns: names, help and defaults of flags, and what wrong ones are told. Must
 //! never hold logic of its own beyond turning flags into options.
 
+pub mod explain;
 mod run;
 pub mod simulate;
 
@@ -22,6 +23,8 @@ struct Cli {
 enum Command {
     /// Schedule pods of a cluster.
     Run(Box<run::Args>),
+    /// Say why a pod goes where it goes, from a file of objects.
+    Explain(explain::ExplainArgs),
     /// Try a scenario on a simulated cluster.
     Simulate(simulate::SimulateArgs),
 }
@@ -31,6 +34,7 @@ enum Command {
 pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(args) => run::main(*args),
+        Command::Explain(args) => explain::run(&args),
         Command::Simulate(args) => simulate::run(args),
     };
     result.unwrap_or_else(|error| {

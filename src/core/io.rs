@@ -52,14 +52,59 @@ pub enum Kind {
     ReplicaSet,
     /// Stateful sets.
     StatefulSet,
+    /// Persistent volumes.
+    PersistentVolume,
+    /// Persistent volume claims.
+    PersistentVolumeClaim,
+    /// Storage classes.
+    StorageClass,
+    /// CSI drivers of nodes.
+    CSINode,
+    /// CSI drivers.
+    CSIDriver,
+    /// Room of CSI drivers.
+    CSIStorageCapacity,
+    /// Attached volumes.
+    VolumeAttachment,
 }
 
 impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 14] = [
+        Self::Node,
+        Self::Pod,
+        Self::Namespace,
+        Self::Service,
+        Self::ReplicationController,
+        Self::ReplicaSet,
+        Self::StatefulSet,
+        Self::PersistentVolume,
+        Self::PersistentVolumeClaim,
+        Self::StorageClass,
+        Self::CSINode,
+        Self::CSIDriver,
+        Self::CSIStorageCapacity,
+        Self::VolumeAttachment,
+    ];
     /// How many kinds there are.
-    pub const COUNT: usize = Self::StatefulSet as usize + 1;
+    pub const COUNT: usize = Self::ALL.len();
+
+    /// Whether objects of this kind say how pods are related.
+    #[must_use]
+    pub const fn is_relation(self) -> bool {
+        matches!(
+            self,
+            Self::Namespace
+                | Self::Service
+                | Self::ReplicationController
+                | Self::ReplicaSet
+                | Self::StatefulSet
+        )
+    }
 }
 
-/// An object of a kind other than nodes and pods.
+/// An object of a kind other than nodes and pods. The core keeps these as they
+/// are; a new kind is a variant here and a place to keep it in `cluster`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Object {
     /// A namespace.
@@ -72,6 +117,20 @@ pub enum Object {
     ReplicaSet(k8s::ReplicaSet),
     /// A stateful set.
     StatefulSet(k8s::StatefulSet),
+    /// A persistent volume.
+    PersistentVolume(k8s::PersistentVolume),
+    /// A persistent volume claim.
+    PersistentVolumeClaim(k8s::PersistentVolumeClaim),
+    /// A storage class.
+    StorageClass(k8s::StorageClass),
+    /// The CSI drivers of a node.
+    CSINode(k8s::CSINode),
+    /// A CSI driver.
+    CSIDriver(k8s::CSIDriver),
+    /// Room of a CSI driver.
+    CSIStorageCapacity(k8s::CSIStorageCapacity),
+    /// An attached volume.
+    VolumeAttachment(k8s::VolumeAttachment),
 }
 
 impl Object {
@@ -84,6 +143,13 @@ impl Object {
             Self::ReplicationController(_) => Kind::ReplicationController,
             Self::ReplicaSet(_) => Kind::ReplicaSet,
             Self::StatefulSet(_) => Kind::StatefulSet,
+            Self::PersistentVolume(_) => Kind::PersistentVolume,
+            Self::PersistentVolumeClaim(_) => Kind::PersistentVolumeClaim,
+            Self::StorageClass(_) => Kind::StorageClass,
+            Self::CSINode(_) => Kind::CSINode,
+            Self::CSIDriver(_) => Kind::CSIDriver,
+            Self::CSIStorageCapacity(_) => Kind::CSIStorageCapacity,
+            Self::VolumeAttachment(_) => Kind::VolumeAttachment,
         }
     }
 
@@ -96,6 +162,13 @@ impl Object {
             Self::ReplicationController(o) => &o.metadata,
             Self::ReplicaSet(o) => &o.metadata,
             Self::StatefulSet(o) => &o.metadata,
+            Self::PersistentVolume(o) => &o.metadata,
+            Self::PersistentVolumeClaim(o) => &o.metadata,
+            Self::StorageClass(o) => &o.metadata,
+            Self::CSINode(o) => &o.metadata,
+            Self::CSIDriver(o) => &o.metadata,
+            Self::CSIStorageCapacity(o) => &o.metadata,
+            Self::VolumeAttachment(o) => &o.metadata,
         }
     }
 }
@@ -213,6 +286,25 @@ pub enum Reply {
     Done(Arc<str>),
     /// Failed, with a message for people.
     Failed(Arc<str>),
+    /// Objects were written, in order, up to the first error.
+    Written {
+        /// Name (`namespace/name` for namespaced kinds) and new version of each.
+        versions: Vec<(Box<str>, Box<str>)>,
+        /// Why the rest was not.
+        error: Option<Arc<str>>,
+    },
+}
+
+impl Reply {
+    /// What went wrong, if anything.
+    #[must_use]
+    pub fn error(&self) -> Option<&str> {
+        match self {
+            Self::Done(_) => None,
+            Self::Failed(text) => Some(text),
+            Self::Written { error, .. } => error.as_deref(),
+        }
+    }
 }
 
 /// What the core asks its driver to do.
@@ -239,8 +331,51 @@ pub enum Effect {
         pod: PodRef,
         /// The plugin that asks.
         plugin: Arc<str>,
-        /// What it asks, in its own words.
-        request: Arc<str>,
+        /// What it asks.
+        request: Request,
+    },
+}
+
+/// What a plugin asks of the outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// In the plugin's own words.
+    Text(Arc<str>),
+    /// Write these objects in order, up to the first error; answered by
+    /// [`Reply::Written`].
+    Write(Arc<[ObjectPatch]>),
+}
+
+impl From<&str> for Request {
+    fn from(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+/// A change of one object, valid for one version of it only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ObjectPatch {
+    /// Bind a persistent volume to a claim.
+    BindVolume {
+        /// The volume.
+        volume: Box<str>,
+        /// The version it must have.
+        version: Box<str>,
+        /// The claim.
+        claim: ObjectKey,
+        /// The claim's version.
+        claim_version: Box<str>,
+        /// Whether to note that a controller, not an administrator, chose.
+        by_controller: bool,
+    },
+    /// Ask for the volume of a claim to be made for a node.
+    SelectNode {
+        /// The claim.
+        claim: ObjectKey,
+        /// The version it must have.
+        version: Box<str>,
+        /// The node.
+        node: Arc<str>,
     },
 }
 

@@ -97,6 +97,7 @@ impl Scheduler {
                 listed: listed.clone(),
                 stop: stop.clone(),
                 configz: configuration.to_json(),
+                explanations: Arc::new(tokio::sync::Semaphore::new(surface::EXPLANATIONS)),
             };
             let surface = Arc::new(status);
             let (address, _) =

@@ -63,6 +63,8 @@ pub enum Question {
     Queue(oneshot::Sender<QueueView>),
     /// What is cached.
     Cache(oneshot::Sender<CacheView>),
+    /// A pod by namespace and name, with a copy of the state to explain it on.
+    Explain(String, String, oneshot::Sender<Option<muster_core::Question>>),
 }
 
 /// Which of the required kinds have been listed.
@@ -192,6 +194,10 @@ impl Owner {
             }
             Message::Ask(Question::Cache(answer)) => {
                 let _ = answer.send(self.core.core().cache_view());
+                1
+            }
+            Message::Ask(Question::Explain(namespace, name, answer)) => {
+                let _ = answer.send(self.core.core().question(&namespace, &name));
                 1
             }
         }

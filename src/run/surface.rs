@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::Shutdown;
 use super::owner::{Listed, Message, Question};
@@ -15,11 +15,16 @@ use crate::serve::Surface;
 /// The owner answers between two batches; longer than this it is stuck.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Pods explained at a time.
+pub(super) const EXPLANATIONS: usize = 2;
+
 pub(super) struct Status {
     pub(super) mailbox: mpsc::Sender<Message>,
     pub(super) listed: Arc<Listed>,
     pub(super) stop: Shutdown,
     pub(super) configz: Value,
+    /// Turns to explain a pod: [`EXPLANATIONS`] at a time.
+    pub(super) explanations: Arc<Semaphore>,
 }
 
 /// Asks the owner and waits for its answer.
@@ -72,5 +77,25 @@ impl Surface for Status {
 
     fn debug_cache(&self) -> BoxFuture<'static, Value> {
         view(self.mailbox.clone(), Question::Cache)
+    }
+
+    fn debug_explain(
+        &self,
+        namespace: String,
+        name: String,
+    ) -> BoxFuture<'static, Result<Option<Value>, String>> {
+        let (mailbox, turns) = (self.mailbox.clone(), Arc::clone(&self.explanations));
+        async move {
+            // Held until the answer is there: a copy of the state is not small.
+            let _turn = turns.acquire().await.map_err(|e| e.to_string())?;
+            let asked = ask(&mailbox, |answer| Question::Explain(namespace, name, answer));
+            let Some(question) = asked.await? else {
+                return Ok(None);
+            };
+            let explain = move || serde_json::to_value(question.explain());
+            let answer = tokio::task::spawn_blocking(explain).await.map_err(|e| e.to_string())?;
+            answer.map(Some).map_err(|e| e.to_string())
+        }
+        .boxed()
     }
 }

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `/livez` `/readyz` `/healthz` | everybody |
 //! | `/livez/CHECK` `/readyz/CHECK` `/healthz/CHECK` | `get` on the path |
-//! | `/metrics` `/configz` `/debug/queue` `/debug/cache` | `get` on the path |
+//! | `/metrics` `/configz` `/debug/queue` `/debug/cache` `/debug/explain` | `get` on the path |
 //! | `/debug/flags/v` | `get` shows, `put` changes the verbosity |
 
 mod auth;
@@ -101,6 +101,12 @@ pub trait Surface: Send + Sync + 'static {
     fn debug_queue(&self) -> BoxFuture<'static, serde_json::Value>;
     /// What the scheduler believes about the cluster.
     fn debug_cache(&self) -> BoxFuture<'static, serde_json::Value>;
+    /// Why a pod goes where it goes; `None` if it is not known as waiting.
+    fn debug_explain(
+        &self,
+        namespace: String,
+        name: String,
+    ) -> BoxFuture<'static, Result<Option<serde_json::Value>, String>>;
 }
 
 /// Serves until shutdown: the address it listens on, and its end.

@@ -44,6 +44,7 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/configz", get(configz))
         .route("/debug/queue", get(debug_queue))
         .route("/debug/cache", get(debug_cache))
+        .route("/debug/explain", get(debug_explain))
         .route("/debug/flags/v", any(verbosity))
         .route("/livez/{check}", get(live_check))
         .route("/healthz/{check}", get(live_check))
@@ -174,6 +175,25 @@ async fn debug_queue(State(app): State<Arc<App>>) -> Response {
 
 async fn debug_cache(State(app): State<Arc<App>>) -> Response {
     Json(app.surface.debug_cache().await).into_response()
+}
+
+/// Explains the pod that `?pod=NAMESPACE/NAME` names.
+async fn debug_explain(State(app): State<Arc<App>>, RawQuery(query): RawQuery) -> Response {
+    let query = query.unwrap_or_default();
+    let pod = query.split('&').find_map(|pair| pair.strip_prefix("pod="));
+    let pod = pod.map(|p| p.replace("%2F", "/").replace("%2f", "/"));
+    let Some((namespace, name)) = pod.as_deref().and_then(|p| p.split_once('/')) else {
+        let message = "name the pod, as in /debug/explain?pod=NAMESPACE/NAME\n";
+        return text(StatusCode::BAD_REQUEST, message);
+    };
+    match app.surface.debug_explain(namespace.to_owned(), name.to_owned()).await {
+        Ok(Some(answer)) => Json(answer).into_response(),
+        Ok(None) => {
+            let message = format!("pod {namespace}/{name} does not wait for Muster\n");
+            text(StatusCode::NOT_FOUND, message)
+        }
+        Err(error) => text(StatusCode::SERVICE_UNAVAILABLE, error + "\n"),
+    }
 }
 
 /// Shows or changes the verbosity of the log.

@@ -74,6 +74,14 @@ impl Surface for Scheduler {
     fn debug_cache(&self) -> BoxFuture<'static, Value> {
         async { json!({"nodes": []}) }.boxed()
     }
+    fn debug_explain(
+        &self,
+        namespace: String,
+        name: String,
+    ) -> BoxFuture<'static, Result<Option<Value>, String>> {
+        let pod = format!("{namespace}/{name}");
+        async move { Ok((name != "unknown").then(|| json!({ "pod": pod }))) }.boxed()
+    }
 }
 
 struct Fixture {
@@ -165,7 +173,9 @@ async fn health_is_open() {
 #[tokio::test]
 async fn everything_else_is_guarded() {
     let server = Fixture::new(Ok(())).await;
-    for path in ["/metrics", "/configz", "/debug/queue", "/debug/cache", "/debug/flags/v"] {
+    for path in
+        ["/metrics", "/configz", "/debug/queue", "/debug/cache", "/debug/explain", "/debug/flags/v"]
+    {
         let (code, text) = server.get(path, None).await;
         let body: Value = serde_json::from_str(&text).unwrap();
         let message =
@@ -235,6 +245,12 @@ async fn pages_show_what_they_should() {
     );
     assert_eq!(page("/debug/queue").await, r#"{"active":[]}"#);
     assert_eq!(page("/debug/cache").await, r#"{"nodes":[]}"#);
+    assert_eq!(page("/debug/explain?pod=ns/p").await, r#"{"pod":"ns/p"}"#);
+    assert_eq!(page("/debug/explain?x=y&pod=ns%2Fp").await, r#"{"pod":"ns/p"}"#);
+    let unknown = page("/debug/explain?pod=ns/unknown").await;
+    assert_eq!(unknown, "pod ns/unknown does not wait for Muster\n");
+    let help = "name the pod, as in /debug/explain?pod=NAMESPACE/NAME\n";
+    assert_eq!(page("/debug/explain").await, help);
 }
 
 #[tokio::test]

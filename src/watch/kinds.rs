@@ -3,7 +3,9 @@
 use std::fmt::Debug;
 
 use muster_api::k8s::{
-    Namespace, Node, ObjectMeta, Pod, ReplicaSet, ReplicationController, Service, StatefulSet,
+    CSIDriver, CSINode, CSIStorageCapacity, Namespace, Node, ObjectMeta, PersistentVolume,
+    PersistentVolumeClaim, Pod, ReplicaSet, ReplicationController, Service, StatefulSet,
+    StorageClass, VolumeAttachment,
 };
 use muster_core::io::{Change, Input, Kind, Object, ObjectKey};
 use serde::de::DeserializeOwned;
@@ -72,14 +74,14 @@ impl Watched for Pod {
     }
 }
 
-/// A kind that reaches the core as an [`Object`].
-macro_rules! object {
-    ($kind:ident, $group:literal, $version:literal, $plural:literal) => {
+/// A kind that the core keeps as it is: type, group, resource.
+macro_rules! kept {
+    ($($kind:ident, $group:literal, $plural:literal;)*) => {$(
         impl Watched for $kind {
             const KIND: Kind = Kind::$kind;
             const NAME: &'static str = stringify!($kind);
             const GROUP: &'static str = $group;
-            const VERSION: &'static str = $version;
+            const VERSION: &'static str = "v1";
             const PLURAL: &'static str = $plural;
             const FIELDS: Option<&'static str> = None;
 
@@ -90,15 +92,24 @@ macro_rules! object {
             fn changed(change: Change<Self>) -> Input {
                 match change {
                     Change::Upsert(object) => Input::Object(Box::new(Object::$kind(*object))),
-                    Change::Delete(key) => Input::ObjectGone(Kind::$kind, key),
+                    Change::Delete(key) => Input::ObjectGone(Self::KIND, key),
                 }
             }
         }
-    };
+    )*};
 }
 
-object!(Namespace, "", "v1", "namespaces");
-object!(Service, "", "v1", "services");
-object!(ReplicationController, "", "v1", "replicationcontrollers");
-object!(ReplicaSet, "apps", "v1", "replicasets");
-object!(StatefulSet, "apps", "v1", "statefulsets");
+kept! {
+    Namespace, "", "namespaces";
+    Service, "", "services";
+    ReplicationController, "", "replicationcontrollers";
+    ReplicaSet, "apps", "replicasets";
+    StatefulSet, "apps", "statefulsets";
+    PersistentVolume, "", "persistentvolumes";
+    PersistentVolumeClaim, "", "persistentvolumeclaims";
+    StorageClass, "storage.k8s.io", "storageclasses";
+    CSINode, "storage.k8s.io", "csinodes";
+    CSIDriver, "storage.k8s.io", "csidrivers";
+    CSIStorageCapacity, "storage.k8s.io", "csistoragecapacities";
+    VolumeAttachment, "storage.k8s.io", "volumeattachments";
+}

@@ -7,6 +7,7 @@
 
 mod guard;
 mod kinds;
+mod probe;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -19,7 +20,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use muster_api::k8s::{
-    Namespace, Node, Pod, ReplicaSet, ReplicationController, Service, StatefulSet,
+    CSIDriver, CSINode, CSIStorageCapacity, Namespace, Node, PersistentVolume,
+    PersistentVolumeClaim, Pod, ReplicaSet, ReplicationController, Service, StatefulSet,
+    StorageClass, VolumeAttachment,
 };
 use muster_core::io::{Input, Kind};
 use tokio::sync::{mpsc, oneshot};
@@ -35,16 +38,10 @@ pub const PAGE: u32 = 500;
 /// How long changes may gather before they are read.
 pub const REST: Duration = Duration::from_millis(4);
 
-/// Kinds without which nothing can be scheduled: all must be listed first.
-pub const REQUIRED: [Kind; 7] = [
-    Kind::Node,
-    Kind::Pod,
-    Kind::Namespace,
-    Kind::Service,
-    Kind::ReplicationController,
-    Kind::ReplicaSet,
-    Kind::StatefulSet,
-];
+/// Kinds that must be listed before anything is scheduled. All of them: a pod
+/// judged without its claims would be told that they do not exist. An API that
+/// is not served counts as an empty list.
+pub const REQUIRED: [Kind; Kind::COUNT] = Kind::ALL;
 
 /// Where a watch puts what it finds.
 #[derive(Clone)]
@@ -81,9 +78,8 @@ pub fn start(
     Ok(ended)
 }
 
-/// Follows every kind. Ends only if one of them does.
-///
-/// Optional APIs join here: probed first, watched where served.
+/// Follows every kind. Ends only if one of them does. All APIs but nodes and
+/// pods are optional: probed first, watched where served.
 async fn follow_all(config: &kube::Config, sink: &Sink) {
     // The client's tasks belong to this runtime.
     let client = match crate::client::watching(config) {
@@ -96,11 +92,18 @@ async fn follow_all(config: &kube::Config, sink: &Sink) {
     let mut kinds = JoinSet::new();
     kinds.spawn(stream::follow::<Node>(client.clone(), sink.clone()));
     kinds.spawn(stream::follow::<Pod>(client.clone(), sink.clone()));
-    kinds.spawn(stream::follow::<Namespace>(client.clone(), sink.clone()));
-    kinds.spawn(stream::follow::<Service>(client.clone(), sink.clone()));
-    kinds.spawn(stream::follow::<ReplicationController>(client.clone(), sink.clone()));
-    kinds.spawn(stream::follow::<ReplicaSet>(client.clone(), sink.clone()));
-    kinds.spawn(stream::follow::<StatefulSet>(client, sink.clone()));
+    kinds.spawn(probe::follow_optional::<Namespace>(client.clone(), sink.clone()));
+    kinds.spawn(probe::follow_optional::<Service>(client.clone(), sink.clone()));
+    kinds.spawn(probe::follow_optional::<ReplicationController>(client.clone(), sink.clone()));
+    kinds.spawn(probe::follow_optional::<ReplicaSet>(client.clone(), sink.clone()));
+    kinds.spawn(probe::follow_optional::<StatefulSet>(client.clone(), sink.clone()));
+    kinds.spawn(probe::follow_optional::<PersistentVolume>(client.clone(), sink.clone()));
+    kinds.spawn(probe::follow_optional::<PersistentVolumeClaim>(client.clone(), sink.clone()));
+    kinds.spawn(probe::follow_optional::<StorageClass>(client.clone(), sink.clone()));
+    kinds.spawn(probe::follow_optional::<CSINode>(client.clone(), sink.clone()));
+    kinds.spawn(probe::follow_optional::<CSIDriver>(client.clone(), sink.clone()));
+    kinds.spawn(probe::follow_optional::<CSIStorageCapacity>(client.clone(), sink.clone()));
+    kinds.spawn(probe::follow_optional::<VolumeAttachment>(client, sink.clone()));
     if let Some(Err(ended)) = kinds.join_next().await
         && ended.is_panic()
     {

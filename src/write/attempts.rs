@@ -33,6 +33,16 @@ impl Fenced {
         self.wire.call(call, until.min(now + CALL_DEADLINE)).await
     }
 
+    /// Makes a call once and returns the body of its answer.
+    pub(super) async fn once(&self, call: Call) -> Result<Vec<u8>, Failure> {
+        let now = Instant::now();
+        let until = self.leadership.may_write_until();
+        let Some(until) = until.filter(|until| *until > now) else {
+            return Err(Failure::NotSent(NOT_LEADING.to_owned()));
+        };
+        self.wire.fetch(call, until.min(now + CALL_DEADLINE)).await
+    }
+
     /// Binds, or says as exactly as can be known what became of it.
     pub(super) async fn bind(&self, call: Call) -> Result<(), WriteError> {
         let mut doubt = false;

@@ -6,8 +6,9 @@ use std::fmt::Write as _;
 
 use bytes::Bytes;
 use http::Method;
-use muster_core::io::{EventRecord, PodRef, StatusPatch};
+use muster_core::io::{EventRecord, ObjectPatch, PodRef, StatusPatch};
 use serde::Serialize;
+use serde_json::json;
 
 use crate::client::Call;
 use muster_core::outbox::Bind;
@@ -134,6 +135,45 @@ pub(super) fn status(patch: &StatusPatch, transition: Option<&str>) -> Call {
         content_type: STRATEGIC,
         body: encode(&body),
     }
+}
+
+/// The name by which an answer tells what was written.
+pub(super) fn object_name(patch: &ObjectPatch) -> String {
+    match patch {
+        ObjectPatch::BindVolume { volume, .. } => volume.to_string(),
+        ObjectPatch::SelectNode { claim, .. } => format!("{}/{}", claim.namespace, claim.name),
+    }
+}
+
+/// PATCH an object, guarded by its version.
+pub(super) fn object(patch: &ObjectPatch) -> Call {
+    use muster_api::k8s::annotations::{BOUND_BY_CONTROLLER, SELECTED_NODE};
+    let (path, body) = match patch {
+        ObjectPatch::BindVolume { volume, version, claim, claim_version, by_controller } => {
+            let mut body = json!({
+                "metadata": {"resourceVersion": version},
+                "spec": {"claimRef": {
+                    "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                    "namespace": claim.namespace, "name": claim.name, "uid": claim.uid,
+                    "resourceVersion": claim_version,
+                }},
+            });
+            if *by_controller {
+                body["metadata"]["annotations"] = json!({BOUND_BY_CONTROLLER: "yes"});
+            }
+            (format!("/api/v1/persistentvolumes/{volume}"), body)
+        }
+        ObjectPatch::SelectNode { claim, version, node } => {
+            let (namespace, name) = (&claim.namespace, &claim.name);
+            let path = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}");
+            let annotations = json!({SELECTED_NODE: node});
+            let uid = &claim.uid;
+            let metadata =
+                json!({"resourceVersion": version, "uid": uid, "annotations": annotations});
+            (path, json!({ "metadata": metadata }))
+        }
+    };
+    Call { method: Method::PATCH, path, content_type: MERGE, body: encode(&body) }
 }
 
 fn events_path(namespace: &str) -> String {
@@ -285,6 +325,38 @@ mod tests {
         assert_eq!(body(&status(&patch, None)), cleared);
         patch.nominated_node = Some("n".into());
         assert_eq!(body(&status(&patch, None))["status"]["nominatedNodeName"], "n");
+    }
+
+    #[test]
+    fn an_object_is_written_for_one_version_of_it() {
+        let claim = muster_core::io::ObjectKey {
+            namespace: "ns".into(),
+            name: "c".into(),
+            uid: "u".into(),
+        };
+        let call = object(&ObjectPatch::BindVolume {
+            volume: "pv".into(),
+            version: "7".into(),
+            claim: claim.clone(),
+            claim_version: "6".into(),
+            by_controller: true,
+        });
+        assert_eq!(call.path, "/api/v1/persistentvolumes/pv");
+        assert_eq!(
+            body(&call),
+            json!({"metadata": {"resourceVersion": "7",
+                    "annotations": {"pv.kubernetes.io/bound-by-controller": "yes"}},
+                "spec": {"claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                    "namespace": "ns", "name": "c", "uid": "u", "resourceVersion": "6"}}})
+        );
+        let call =
+            object(&ObjectPatch::SelectNode { claim, version: "9".into(), node: "n".into() });
+        assert_eq!(call.path, "/api/v1/namespaces/ns/persistentvolumeclaims/c");
+        assert_eq!(
+            body(&call),
+            json!({"metadata": {"resourceVersion": "9", "uid": "u",
+                "annotations": {"volume.kubernetes.io/selected-node": "n"}}})
+        );
     }
 
     #[test]

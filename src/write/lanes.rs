@@ -16,6 +16,7 @@ use tracing::{debug, error, warn};
 use super::attempts::{EVENT_ATTEMPTS, PATCH_ATTEMPTS};
 use super::bucket::Bucket;
 use super::events::Plan;
+use super::objects::ObjectWrites;
 use super::{CALL_LANES, EVENT_LANES, SHARED_LANES, Shared, bodies};
 use crate::run::Message;
 
@@ -135,6 +136,15 @@ impl Shared {
 
     async fn next_call(&self) {
         throttle(self.bucket.as_ref()).await;
+        let objects = {
+            let mut state = self.state.lock();
+            let next = state.objects.pop_front();
+            state.objects_flying += usize::from(next.is_some());
+            next
+        };
+        if let Some(writes) = objects {
+            return self.next_objects(writes).await;
+        }
         let Some(call) = self.state.lock().dispatch.take() else {
             return;
         };
@@ -151,6 +161,14 @@ impl Shared {
         if self.state.lock().dispatch.done(&uid) {
             self.calls.add_permits(1);
         }
+    }
+
+    async fn next_objects(&self, writes: ObjectWrites) {
+        let begin = Instant::now();
+        let ok = self.write_objects(writes).await;
+        self.state.lock().objects_flying -= 1;
+        let result = if ok { "success" } else { "error" };
+        self.metrics.async_call("volume_binding", result, begin.elapsed().as_secs_f64());
     }
 
     async fn next_event(&self) {

@@ -12,6 +12,7 @@ mod bodies;
 mod bucket;
 mod events;
 mod lanes;
+mod objects;
 #[cfg(test)]
 mod tests;
 
@@ -19,11 +20,12 @@ pub use attempts::{BIND_ATTEMPTS, CALL_DEADLINE, EVENT_ATTEMPTS, PATCH_ATTEMPTS}
 pub use events::{MAX_SERIES, SERIES_REFRESH, SERIES_WINDOW};
 pub use muster_core::outbox::{MAX_EVENTS, MAX_PATCHES};
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use muster_core::io::{Effect, Input, Reply};
+use muster_core::io::{Effect, Input, Reply, Request};
 use muster_core::outbox::{Added, Bind, Dispatch, PodCall};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
@@ -32,6 +34,7 @@ use tracing::{debug, info, warn};
 use self::attempts::Fenced;
 use self::bucket::Bucket;
 use self::events::Recent;
+use self::objects::ObjectWrites;
 use crate::client::{ClientError, Wire};
 use crate::elect::Leadership;
 use crate::metrics::Metrics;
@@ -62,6 +65,16 @@ struct State {
     dispatch: Dispatch,
     recent: Recent,
     known: lanes::KnownConditions,
+    /// Objects to be written before anything else.
+    objects: VecDeque<ObjectWrites>,
+    objects_flying: usize,
+}
+
+impl State {
+    /// Whether nothing waits and nothing is on its way, events aside.
+    fn is_idle(&self) -> bool {
+        self.dispatch.is_idle() && self.objects.is_empty() && self.objects_flying == 0
+    }
 }
 
 struct Shared {
@@ -114,6 +127,8 @@ pub fn start(setup: Setup) -> Result<(Writer, oneshot::Receiver<()>), ClientErro
             dispatch: Dispatch::default(),
             recent: Recent::default(),
             known: lanes::KnownConditions::default(),
+            objects: VecDeque::new(),
+            objects_flying: 0,
         }),
         calls: Semaphore::new(0),
         events: Semaphore::new(0),
@@ -163,6 +178,11 @@ impl Writer {
                     }
                     continue;
                 }
+                Effect::Call { token, pod, request: Request::Write(patches), .. } => {
+                    state.objects.push_back(ObjectWrites { token, pod, patches });
+                    calls += 1;
+                    continue;
+                }
                 Effect::Call { token, plugin, .. } => {
                     let text = format!("plugin {plugin} asked for a call that nothing handles");
                     warn!("{text}");
@@ -194,16 +214,20 @@ impl Writer {
     pub async fn drain(&self) {
         let shared = &*self.shared;
         let flying = || shared.events_flying.load(Ordering::Relaxed);
-        let idle = |s: &State| s.dispatch.is_idle() && !s.dispatch.has_events() && flying() == 0;
+        let idle = |s: &State| s.is_idle() && !s.dispatch.has_events() && flying() == 0;
         let _ = tokio::time::timeout(DRAIN_STARTS, shared.until(idle)).await;
         shared.calls.close();
         shared.events.close();
-        let left = shared.state.lock().dispatch.discard();
+        let left = {
+            let mut state = shared.state.lock();
+            state.objects.clear();
+            state.dispatch.discard()
+        };
         for call in &left {
             shared.metrics.pending_async_calls(call.call_type(), -1);
         }
         // An event cut short harms nobody.
-        let none_flies = |s: &State| s.dispatch.flying() == 0;
+        let none_flies = |s: &State| s.dispatch.flying() + s.objects_flying == 0;
         let finished = tokio::time::timeout(DRAIN, shared.until(none_flies)).await;
         info!(not_started = left.len(), finished = finished.is_ok(), "writer drained");
     }

@@ -13,3 +13,4 @@ mod placement;
 mod serve;
 mod support;
 mod surface;
+mod volumes;

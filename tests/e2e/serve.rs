@@ -71,6 +71,14 @@ impl Surface for Scheduler {
     fn debug_cache(&self) -> BoxFuture<'static, Value> {
         async { json!({"nodes": []}) }.boxed()
     }
+    fn debug_explain(
+        &self,
+        namespace: String,
+        name: String,
+    ) -> BoxFuture<'static, Result<Option<Value>, String>> {
+        let pod = format!("{namespace}/{name}");
+        async move { Ok((name != "unknown").then(|| json!({ "pod": pod }))) }.boxed()
+    }
 }
 
 /// A surface and how to reach it.

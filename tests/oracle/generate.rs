@@ -8,15 +8,20 @@
 
 mod affinity;
 mod constraints;
+mod features;
 mod node;
 mod pod;
 mod profile;
 mod resources;
 mod spread;
+mod volumes;
+
+use std::rc::Rc;
 
 use serde_json::{Value, json};
 
 use crate::rng::Rng;
+use volumes::Storage;
 
 /// Namespace of pods that wait, and of most that run.
 pub(crate) const NAMESPACE: &str = "team";
@@ -28,6 +33,7 @@ pub(crate) struct State {
     pub(crate) config: Value,
     /// `namespace/name` of each pending pod; one for a single question.
     pub(crate) pods: Vec<String>,
+    storage: Rc<Storage>,
 }
 
 /// How likely this state has each kind of detail, in percent.
@@ -56,6 +62,10 @@ struct Mood {
     affinity: usize,
     /// Services and controllers.
     owners: usize,
+    /// Volumes of pods.
+    volumes: usize,
+    /// Features of the kubelet.
+    features: usize,
     /// Details that the API server would refuse or that hardly occur.
     nasty: usize,
 }
@@ -64,10 +74,11 @@ impl Mood {
     fn draw(rng: &mut Rng) -> Self {
         let mut scalar_names = rng.some(resources::SCALARS, 35);
         scalar_names.truncate(3);
+        let storage = rng.chance(35);
         let mut level = |often: usize| {
             if rng.chance(often) { [10, 30, 60][rng.below(3)] } else { 0 }
         };
-        Self {
+        let mood = Self {
             scalar_names,
             taints: level(50),
             tolerations: level(60),
@@ -80,8 +91,24 @@ impl Mood {
             spread: level(45),
             affinity: level(45),
             owners: level(45),
+            volumes: level(35),
+            features: level(25),
             nasty: level(30) / 6,
+        };
+        if storage {
+            // Nothing but volumes may stand between a pod and its node.
+            let volumes = 95;
+            return Self {
+                taints: 0,
+                required: 0,
+                ports: 0,
+                pressure: 0,
+                scalars: 0,
+                volumes,
+                ..mood
+            };
         }
+        mood
     }
 }
 
@@ -113,12 +140,22 @@ fn cluster(rng: &mut Rng, mood: &Mood, plugins: &[(&str, u32)]) -> State {
     let names: Vec<String> = (0..rng.between(1, limit)).map(|i| format!("node-{i:02}")).collect();
     let mut objects = Vec::new();
     for name in &names {
-        objects.push(node::node(rng, mood, name));
+        let mut node = node::node(rng, mood, name);
+        if mood.features > 0 {
+            features::declare(rng, &mut node);
+        }
+        objects.push(node);
+    }
+    let storage = Storage::draw(rng, mood, &mut objects);
+    for name in &names {
         for _ in 0..rng.below(5) {
-            let namespace =
-                if rng.chance(80) { NAMESPACE } else { rng.pick(affinity::NAMESPACES) };
+            let namespace = if rng.chance(80) { NAMESPACE } else { rng.pick(affinity::NAMESPACES) };
             let pod = format!("{namespace}/busy-{}", objects.len());
-            objects.push(pod::existing(rng, mood, &pod, name));
+            let mut pod = pod::existing(rng, mood, &pod, name);
+            if namespace == NAMESPACE {
+                storage.give(rng, &mut pod, &mut objects);
+            }
+            objects.push(pod);
         }
     }
     if rng.chance(mood.nasty) {
@@ -133,7 +170,7 @@ fn cluster(rng: &mut Rng, mood: &Mood, plugins: &[(&str, u32)]) -> State {
         objects.extend(spread::owners(rng, mood));
     }
     let config = profile::profile(rng, mood, plugins, &names);
-    State { objects, config, pods: Vec::new() }
+    State { objects, config, pods: Vec::new(), storage: Rc::new(storage) }
 }
 
 fn add_pending(rng: &mut Rng, mood: &Mood, state: &mut State) {
@@ -144,7 +181,13 @@ fn add_pending(rng: &mut Rng, mood: &Mood, state: &mut State) {
         .filter_map(|o| o["metadata"]["name"].as_str().map(str::to_owned))
         .collect();
     let name = format!("{NAMESPACE}/pending-{}", state.pods.len());
-    state.objects.push(pod::pending(rng, mood, &name, &names));
+    let mut pod = pod::pending(rng, mood, &name, &names);
+    if rng.chance(mood.features) {
+        features::need(rng, &mut pod);
+    }
+    let storage = Rc::clone(&state.storage);
+    storage.give(rng, &mut pod, &mut state.objects);
+    state.objects.push(pod);
     state.pods.push(name);
 }
 

@@ -27,8 +27,8 @@ use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
-use muster::explain::explain_objects;
-use serde_json::{Value, json};
+use muster::explain::{Session, explain_objects};
+use serde_json::Value;
 
 use binary::say;
 use compare::{Difference, differences};
@@ -48,11 +48,16 @@ const PLUGINS: &[(&str, u32)] = &[
     ("NodeAffinity", 2),
     ("NodePorts", 0),
     ("NodeResourcesFit", 1),
+    ("VolumeRestrictions", 0),
+    ("NodeVolumeLimits", 0),
+    ("VolumeBinding", 1),
+    ("VolumeZone", 0),
     ("PodTopologySpread", 2),
     ("InterPodAffinity", 2),
     ("NodeResourcesBalancedAllocation", 1),
     ("ImageLocality", 1),
     ("DefaultBinder", 0),
+    ("NodeDeclaredFeatures", 0),
 ];
 
 /// Verdicts that the states must provoke, each on one node in three hundred
@@ -75,6 +80,22 @@ const REASONS: &[&str] = &[
     "UU -: node(s) didn't satisfy plugin(s) [NodeName]",
     "UU InterPodAffinity: node(s) didn't match pod affinity rules",
     "UU InterPodAffinity: parsing pod: ",
+    "U NodeVolumeLimits: csi.example.com CSI driver is not installed on the node",
+    "U NodeVolumeLimits: node(s) exceed max volume count",
+    "U VolumeRestrictions: node(s) had no available disk",
+    "U VolumeRestrictions: node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod",
+    "UU NodeDeclaredFeatures: node(s) didn't match Pod's required features",
+    "UU VolumeBinding: PVC team/pending-0",
+    "UU VolumeBinding: node(s) did not have enough free storage",
+    "UU VolumeBinding: node(s) didn't find available persistent volumes to bind",
+    "UU VolumeBinding: node(s) didn't match PersistentVolume's node affinity",
+    "UU VolumeBinding: persistentvolumeclaim \"claim-",
+    "UU VolumeBinding: pod has unbound immediate PersistentVolumeClaims",
+    "UU VolumeBinding: waiting for ephemeral volume controller to create",
+    "UU VolumeRestrictions: persistentvolumeclaim \"no-such-claim\" not found",
+    "UU VolumeZone: node(s) had no available volume zone",
+    "UU VolumeZone: persistentvolume \"pv-gone\" not found",
+    "E VolumeBinding: running PreFilter plugin \"VolumeBinding\": VolumeBindingMode not set",
     "UU NodeAffinity: node(s) didn't match Pod's node affinity/selector",
     "UU NodeAffinity: node(s) didn't match scheduler-enforced node affinity",
     "UU NodeAffinity: pod affinity terms conflict",
@@ -171,15 +192,14 @@ fn agrees_over_sequences() -> Result<()> {
 
 /// Places the pods of a state where Muster would, and compares each step.
 fn compare_sequence(oracle: &mut Oracle, state: &State) -> Result<Vec<Difference>> {
-    let mut cluster = state.clone();
+    let mut session = Session::from_objects(&state.objects, Some(&state.config))?;
     let mut ours = Vec::new();
     let mut assumed = Vec::new();
     for pod in &state.pods {
-        cluster.pods = vec![pod.clone()];
-        let answer = ask_muster(&cluster);
+        let answer = session.explain(pod).and_then(|e| Ok(serde_json::to_value(e)?));
         let node = answer.as_ref().ok().and_then(best_node).unwrap_or_default();
         if !node.is_empty() {
-            place(&mut cluster.objects, pod, &node);
+            session.place(pod, &node)?;
         }
         ours.push(answer);
         assumed.push(node);
@@ -211,17 +231,6 @@ fn best_node(answer: &Value) -> Option<String> {
         }
     }
     best.map(|(_, name)| name.clone())
-}
-
-fn place(objects: &mut [Value], pod: &str, node: &str) {
-    let is_it = |o: &&mut Value| {
-        let metadata = &o["metadata"];
-        let (namespace, name) = (metadata["namespace"].as_str(), metadata["name"].as_str());
-        o["kind"] == "Pod" && namespace.zip(name).is_some_and(|(ns, n)| pod == format!("{ns}/{n}"))
-    };
-    if let Some(object) = objects.iter_mut().find(is_it) {
-        object["spec"]["nodeName"] = json!(node);
-    }
 }
 
 fn ask_muster(state: &State) -> Result<Value> {

@@ -33,7 +33,8 @@ pub struct ObjectMeta {
     /// Labels.
     #[serde(deserialize_with = "nullable")]
     pub labels: BTreeMap<String, String>,
-    /// Annotations under `muster.dev/`; all others are dropped while decoding.
+    /// Annotations under `muster.dev/` and those of Kubernetes that a plugin
+    /// reads; all others are dropped while decoding.
     #[serde(deserialize_with = "own_annotations")]
     pub annotations: BTreeMap<String, String>,
     /// Owners.
@@ -52,12 +53,29 @@ pub struct OwnerReference {
     pub kind: String,
     /// Name of the owner.
     pub name: String,
+    /// Incarnation of the owner.
+    #[serde(deserialize_with = "nullable")]
+    pub uid: String,
     /// Whether this owner is the managing controller.
     #[serde(deserialize_with = "nullable")]
     pub controller: bool,
 }
 
 const OWN_PREFIX: &str = "muster.dev/";
+
+/// On a claim: the volume controller has finished binding it.
+pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+/// On a volume: its claim was chosen by a controller, not by an administrator.
+pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+/// On a claim: the node its volume shall be made for.
+pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+/// On a volume or claim: its class, before the field existed.
+pub const BETA_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+/// On a CSINode: built-in volume plugins that the node has migrated to CSI.
+pub const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
+
+const READ: [&str; 5] =
+    [BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE, BETA_STORAGE_CLASS, MIGRATED_PLUGINS];
 
 fn own_annotations<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeMap<String, String>, D::Error> {
     struct Own;
@@ -75,7 +93,7 @@ fn own_annotations<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeMap<String, S
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
             let mut kept = BTreeMap::new();
             while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
-                if key.starts_with(OWN_PREFIX) {
+                if key.starts_with(OWN_PREFIX) || READ.contains(&&*key) {
                     kept.insert(key.into_owned(), map.next_value()?);
                 } else {
                     map.next_value::<IgnoredAny>()?;

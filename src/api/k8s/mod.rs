@@ -9,23 +9,35 @@ mod node;
 mod pod;
 mod quantity;
 mod selector;
+mod storage;
 mod time;
+mod volume;
 mod workload;
 
 pub use meta::{ObjectMeta, OwnerReference};
 pub use node::{ContainerImage, Node, NodeSpec, NodeStatus, Taint};
 pub use pod::{
-    Affinity, Container, ContainerPort, ContainerStatus, ImageVolume, NodeAffinity, Pod,
+    Affinity, Container, ContainerPort, ContainerStatus, EphemeralContainer, NodeAffinity, Pod,
     PodAffinity, PodAffinityTerm, PodCondition, PodSchedulingGate, PodSpec, PodStatus,
-    ResourceRequirements, ResourceStatus, SchedulingGroup, Toleration, TopologySpreadConstraint,
-    Volume, WeightedPodAffinityTerm,
+    ResourceRequirements, ResourceStatus, RestartRule, SchedulingGroup, Toleration,
+    TopologySpreadConstraint, WeightedPodAffinityTerm,
 };
 pub use quantity::{ParseQuantityError, Quantity};
 pub use selector::{
     LabelSelector, LabelSelectorRequirement, NodeSelector, NodeSelectorRequirement,
     NodeSelectorTerm, PreferredSchedulingTerm,
 };
+pub use storage::{
+    AttachedVolume, CSIDriver, CSIDriverSpec, CSINode, CSINodeDriver, CSINodeSpec,
+    CSIStorageCapacity, StorageClass, TopologySelectorRequirement, TopologySelectorTerm,
+    VolumeAttachment, VolumeAttachmentSpec, VolumeNodeResources,
+};
 pub use time::Time;
+pub use volume::{
+    AzureDisk, ClaimRef, ClaimVolume, CsiSource, CsiVolume, DiskId, GceDisk, ImageVolume, Iscsi,
+    PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeSpec,
+    Phase, Present, Rbd, Volume, VolumeNodeAffinity,
+};
 pub use workload::{
     EqualitySpec, Namespace, ReplicaSet, ReplicationController, SelectorSpec, Service, StatefulSet,
 };
@@ -33,6 +45,13 @@ pub use workload::{
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};
+
+/// Annotations of Kubernetes that plugins read.
+pub mod annotations {
+    pub use super::meta::{
+        BETA_STORAGE_CLASS, BIND_COMPLETED, BOUND_BY_CONTROLLER, MIGRATED_PLUGINS, SELECTED_NODE,
+    };
+}
 
 /// A resource list: resource name to quantity.
 pub type ResourceList = BTreeMap<String, Quantity>;

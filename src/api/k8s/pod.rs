@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::{
-    LabelSelector, NodeSelector, ObjectMeta, PreferredSchedulingTerm, ResourceList, Time, nullable,
+    LabelSelector, NodeSelector, ObjectMeta, PreferredSchedulingTerm, ResourceList, Time, Volume,
+    nullable,
 };
 
 /// A pod.
@@ -68,6 +69,14 @@ pub struct PodSpec {
     /// Volumes.
     #[serde(deserialize_with = "nullable")]
     pub volumes: Vec<Volume>,
+    /// Uses the node's network.
+    #[serde(deserialize_with = "nullable")]
+    pub host_network: bool,
+    /// Whether the pod shares the node's user namespace; absent is yes.
+    pub host_users: Option<bool>,
+    /// Containers added for debugging.
+    #[serde(deserialize_with = "nullable")]
+    pub ephemeral_containers: Vec<EphemeralContainer>,
     /// Seconds between eviction and kill.
     pub termination_grace_period_seconds: Option<i64>,
 }
@@ -196,6 +205,42 @@ pub struct Container {
     pub resources: ResourceRequirements,
     /// `Always` on an init container makes it a sidecar.
     pub restart_policy: Option<String>,
+    /// What to do when it ends.
+    #[serde(deserialize_with = "nullable")]
+    pub restart_policy_rules: Vec<RestartRule>,
+    /// Whether any of its mounts has bind mount options.
+    #[serde(rename = "volumeMounts", deserialize_with = "any_bind_mount_options")]
+    pub bind_mount_options: bool,
+}
+
+/// A container added for debugging.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct EphemeralContainer {
+    /// Whether any of its mounts has bind mount options.
+    #[serde(rename = "volumeMounts", deserialize_with = "any_bind_mount_options")]
+    pub bind_mount_options: bool,
+}
+
+/// What to do when a container ends.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct RestartRule {
+    /// `Restart` or `RestartAllContainers`.
+    #[serde(deserialize_with = "nullable")]
+    pub action: String,
+}
+
+/// Of a list of mounts only this matters; mounts are many and never kept.
+fn any_bind_mount_options<'de, D: serde::Deserializer<'de>>(d: D) -> Result<bool, D::Error> {
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Mount {
+        #[serde(deserialize_with = "nullable")]
+        bind_mount_options: Vec<serde::de::IgnoredAny>,
+    }
+    let mounts = Option::<Vec<Mount>>::deserialize(d)?.unwrap_or_default();
+    Ok(mounts.iter().any(|m| !m.bind_mount_options.is_empty()))
 }
 
 /// A container port.
@@ -211,25 +256,6 @@ pub struct ContainerPort {
     /// Protocol; empty is TCP.
     #[serde(deserialize_with = "nullable")]
     pub protocol: String,
-}
-
-/// A volume.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct Volume {
-    /// Name within the pod.
-    pub name: String,
-    /// An OCI image as a volume.
-    pub image: Option<ImageVolume>,
-}
-
-/// An OCI image mounted as a volume.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct ImageVolume {
-    /// Image reference.
-    #[serde(deserialize_with = "nullable")]
-    pub reference: String,
 }
 
 /// Requests and limits.

@@ -103,6 +103,7 @@ impl World {
                 let gone: Vec<String> = gone.map(|(key, _)| key.clone()).collect();
                 gone.iter().for_each(|key| self.forget(key));
             }
+            _ => {}
         }
     }
 

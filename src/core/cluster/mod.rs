@@ -13,6 +13,7 @@ mod kin;
 mod kin_tests;
 mod node_set;
 mod nodes;
+mod objects;
 mod owners;
 mod relate;
 mod shapes;
@@ -20,17 +21,21 @@ mod tally;
 #[cfg(test)]
 mod tests;
 mod txn;
+mod volumes;
 
-pub use node_set::NodeSet;
 pub use kin::{GroupId, GroupKey};
+pub use node_set::NodeSet;
 pub use nodes::{NodeId, NodeInfo};
+pub use objects::Objects;
 pub use owners::Owner;
 pub use txn::{Ledgers, Txn};
+pub use volumes::{Kept, Volume, VolumeBindingPlan, VolumePlan, Volumes, claim_class, claim_key};
 
 pub(crate) use index::Index;
 pub(crate) use kin::{Kin, MatchKey};
 pub(crate) use nodes::Labels;
 pub(crate) use relate::Counted;
+pub(crate) use volumes::{is_bound_to, object_key};
 
 use std::sync::Arc;
 
@@ -38,7 +43,8 @@ use muster_api::k8s;
 
 use crate::bugs::{Bugs, bug};
 use crate::model::{
-    Interner, Pod, PodId, PodRequests, PodShape, PodStage, ResId, ResourceTable, ShapeId,
+    Interner, Pod, PodId, PodRequests, PodShape, PodStage, PodVolumes, ResId, ResourceTable,
+    ShapeId,
 };
 use chunked::Chunked;
 use journal::Journal;
@@ -63,6 +69,7 @@ pub struct Cluster {
     free_pods: Vec<PodId>,
     pod_count: usize,
     shapes: ShapeTable,
+    volumes: Volumes,
     pub(crate) journal: Journal,
     pub(crate) bugs: Bugs,
     pub(crate) kin: Arc<Kin>,
@@ -116,6 +123,7 @@ impl Cluster {
             free_pods: self.free_pods.clone(),
             pod_count: self.pod_count,
             shapes: self.shapes.clone(),
+            volumes: self.volumes.clone(),
             journal: self.journal.fork(),
             bugs: self.bugs,
             kin: Arc::clone(&self.kin),
@@ -274,6 +282,9 @@ impl Cluster {
         {
             actions = actions | Actions::UPDATE_NODE_TAINT;
         }
+        if now.info.features != before.info.features {
+            actions = actions | Actions::UPDATE_NODE_DECLARED_FEATURE;
+        }
         if now.info.images != before.info.images {
             actions = actions | Actions::UPDATE_NODE_IMAGES;
         }
@@ -375,6 +386,9 @@ impl Cluster {
         if !bug!(self.bugs, PortsIgnored) {
             info.ports.extend(shape.ports.iter().cloned());
         }
+        if let Some(volumes) = &shape.volumes {
+            self.volumes.count(id, volumes, true);
+        }
         if !exact {
             self.recount(node);
         }
@@ -400,6 +414,9 @@ impl Cluster {
             {
                 info.ports.swap_remove(at);
             }
+        }
+        if let Some(volumes) = &shape.volumes {
+            self.volumes.count(id, volumes, false);
         }
         if !exact {
             self.recount(node);
@@ -468,6 +485,16 @@ impl Cluster {
         }
         *self.columns.nonzero_cpu.get_mut(i) = cut(cpu);
         *self.columns.nonzero_memory.get_mut(i) = cut(memory);
+    }
+
+    /// Volumes, claims, classes and drivers.
+    #[must_use]
+    pub fn volumes(&self) -> &Volumes {
+        &self.volumes
+    }
+
+    pub(crate) fn volumes_mut(&mut self) -> &mut Volumes {
+        &mut self.volumes
     }
 
     /// Compiles a wire pod into a shape.
@@ -548,6 +575,12 @@ impl<'a> NodeView<'a> {
     #[must_use]
     pub fn max_pods(self) -> i64 {
         *self.cluster.columns.max_pods.get(self.id.index())
+    }
+
+    /// Volumes of the pods on the node, of those that have any.
+    pub fn pod_volumes(self) -> impl Iterator<Item = &'a PodVolumes> {
+        let pods = self.info().pods.iter().filter_map(move |p| self.cluster.pod(*p));
+        pods.filter_map(move |p| self.cluster.shape(p.shape).volumes.as_deref())
     }
 
     pub(crate) fn labels(self) -> Labels<'a> {

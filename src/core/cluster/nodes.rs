@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use muster_api::k8s;
 
-use crate::model::{HostPort, Interner, NodeMatcher, PodId, ResId, ResourceTable, Sym, Taint};
+use crate::model::{
+    Features, HostPort, Interner, NodeMatcher, PodId, ResId, ResourceTable, Sym, Taint,
+};
 
 use super::chunked::Chunked;
 
@@ -33,6 +35,8 @@ pub struct NodeInfo {
     pub unschedulable: bool,
     /// Image names and sizes.
     pub images: Vec<(Sym, i64)>,
+    /// Features the kubelet declares.
+    pub features: Features,
     /// Pods on the node, bound and assumed.
     pub pods: Vec<PodId>,
     /// Host ports in use.
@@ -52,6 +56,7 @@ impl Default for NodeInfo {
             taints: Vec::new(),
             unschedulable: false,
             images: Vec::new(),
+            features: Features::default(),
             pods: Vec::new(),
             ports: Vec::new(),
             resource_version: "".into(),
@@ -91,6 +96,7 @@ impl NodeInfo {
         images.sort_by_key(|(name, _)| *name);
         images.dedup_by_key(|(name, _)| *name);
         self.images = images;
+        self.features = Features::declared(&node.status.declared_features);
         self.resource_version = node.metadata.resource_version.as_str().into();
     }
 }

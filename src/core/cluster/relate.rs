@@ -227,6 +227,7 @@ impl Cluster {
             }
             Object::ReplicaSet(o) => pods(o.spec.selector.as_ref()),
             Object::StatefulSet(o) => pods(o.spec.selector.as_ref()),
+            _ => return false,
         };
         self.set_owner(object.kind(), &meta.namespace, &meta.name, selects, seen)
     }

@@ -1,14 +1,14 @@
 //! Transactions: try something on the state, then keep it or drop it.
 
-use super::{Cluster, NodeId};
+use super::{Cluster, NodeId, VolumePlan};
 use crate::model::{PodId, PodStage};
 
 /// What a transaction has done, by sub-ledger, newest last.
 ///
 /// Resources, ports and pod counts move with [`Step::Placed`] and
-/// [`Step::Displaced`]. The ledgers of later capabilities (volumes, devices,
-/// NUMA, budgets, nominations) join as further steps of this list, so that one
-/// rollback undoes them in reverse order.
+/// [`Step::Displaced`], volumes with [`Step::Volumes`]. The ledgers of later
+/// capabilities (devices, NUMA, budgets, nominations) join as further steps of
+/// this list, so that one rollback undoes them in reverse order.
 #[derive(Debug, Default)]
 pub struct Ledgers {
     steps: Vec<Step>,
@@ -18,6 +18,7 @@ pub struct Ledgers {
 enum Step {
     Placed(PodId),
     Displaced { pod: PodId, was: PodStage },
+    Volumes(PodId),
 }
 
 /// A trial on the state: what is not committed is undone on drop.
@@ -59,6 +60,14 @@ impl<'a> Txn<'a> {
         }
     }
 
+    /// Takes volumes for a placed pod. An error names what has changed since
+    /// they were found; nothing is taken then.
+    pub fn take_volumes(&mut self, pod: PodId, plan: VolumePlan) -> Result<(), String> {
+        self.cluster.volumes_mut().assume(pod, plan)?;
+        self.ledgers.steps.push(Step::Volumes(pod));
+        Ok(())
+    }
+
     /// Keeps everything.
     pub fn commit(mut self) {
         self.committed = true;
@@ -82,6 +91,7 @@ impl Drop for Txn<'_> {
                 Step::Placed(pod) => {
                     self.cluster.displace(pod);
                 }
+                Step::Volumes(pod) => self.cluster.volumes_mut().revert(pod),
                 Step::Displaced { pod, was } => {
                     if let Some(node) = was.node() {
                         self.cluster.place(pod, node, matches!(was, PodStage::Assumed(_)));

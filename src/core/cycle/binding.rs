@@ -7,7 +7,7 @@ use super::{Core, Decision, Outcome, plugin_name, running};
 use crate::bugs::bug;
 use crate::cluster::NodeId;
 use crate::framework::{Actions, ClusterEvent, Placed, Resource, Status, Step, Subject};
-use crate::io::{Effect, EventRecord, PodRef, Reply, Tick, Token, WriteError};
+use crate::io::{Effect, EventRecord, PodRef, Tick, Token, WriteError};
 use crate::model::{PodId, PodShape};
 use crate::queue::QueueCx;
 use crate::report::{AttemptResult, Observation, QueuedPod};
@@ -39,6 +39,8 @@ pub(super) enum Stage {
     Permit { waiting: Vec<(usize, Tick, i64)>, since: Tick },
     /// A PreBind plugin asked the outside.
     PreBind { plugin: usize, token: Token },
+    /// The outside answered; the PreBind plugin waits to see it come about.
+    Settling { plugin: usize, until: Tick },
     /// The bind is under way.
     Bind { attempt: u64 },
     /// The bind's answer never came; it is issued again.
@@ -51,7 +53,7 @@ impl Stage {
     fn name(&self) -> &'static str {
         match self {
             Self::Permit { .. } => "permit",
-            Self::PreBind { .. } => "prebind",
+            Self::PreBind { .. } | Self::Settling { .. } => "prebind",
             Self::Bind { .. } | Self::Rebind | Self::Settle => "binding",
         }
     }
@@ -107,19 +109,32 @@ impl Core {
     pub(super) fn placed(&self, pod: PodId, node: NodeId) -> Option<Placed<'_>> {
         let record = self.cluster.pod(pod)?;
         let shape = self.cluster.shape(record.shape);
-        Some(Placed { pod: record, shape, node: self.cluster.view(node) })
+        Some(Placed { id: pod, pod: record, shape, node: self.cluster.view(node) })
     }
 
-    fn reserve(&self, pod: PodId, profile_id: usize, node: NodeId) -> Result<(), Failure> {
-        let Some(placed) = self.placed(pod, node) else {
-            return Ok(());
-        };
-        let profile = &self.profiles[profile_id];
-        for (i, p) in profile.plugins().iter().enumerate() {
-            if let Some(reserve) = p.plugin.as_reserve()
-                && let Err(status) = reserve.reserve(&placed)
-            {
-                let error = running("Reserve", profile, i, &status);
+    pub(super) fn reserve(
+        &mut self,
+        pod: PodId,
+        profile_id: usize,
+        node: NodeId,
+    ) -> Result<(), Failure> {
+        let plugins = self.profiles[profile_id].plugins().len();
+        for i in 0..plugins {
+            let Some(placed) = self.placed(pod, node) else {
+                return Ok(());
+            };
+            let Some(reserve) = self.profiles[profile_id].plugins()[i].plugin.as_reserve() else {
+                continue;
+            };
+            let reserved = reserve.reserve(&placed).and_then(|()| reserve.volumes(&placed));
+            let taken = match reserved {
+                Ok(Some(plan)) => {
+                    self.cluster.volumes_mut().assume(pod, plan).map_err(Status::error)
+                }
+                other => other.map(drop),
+            };
+            if let Err(status) = taken {
+                let error = running("Reserve", &self.profiles[profile_id], i, &status);
                 return Err(Failure::of(i, &status, error));
             }
         }
@@ -152,7 +167,7 @@ impl Core {
     /// Whether the pod has a node but no bind was sent yet.
     pub(super) fn unsent(&self, pod: PodId) -> bool {
         let stage = self.bindings.get(&pod).map(|b| &b.stage);
-        matches!(stage, Some(Stage::Permit { .. } | Stage::PreBind { .. }))
+        matches!(stage, Some(Stage::Permit { .. } | Stage::PreBind { .. } | Stage::Settling { .. }))
     }
 
     /// Runs PreBind plugins from position `from` on, then binds.
@@ -253,6 +268,7 @@ impl Core {
 
     pub(super) fn displace(&mut self, pod: PodId) -> Option<Left> {
         let left = self.cluster.kind_of(pod)?;
+        self.cluster.volumes_mut().revert(pod);
         let node = self.cluster.displace(pod)?;
         self.cluster.reap(node);
         Some(left)
@@ -353,6 +369,7 @@ impl Core {
             return;
         };
         let (profile_id, node) = (binding.profile, binding.node);
+        self.cluster.volumes_mut().settle(pod);
         self.attempt_ended(now, binding.begun, profile_id, AttemptResult::Scheduled);
         let entry = self.queue.remove(pod);
         let Some(placed) = self.placed(pod, node) else {
@@ -391,39 +408,8 @@ impl Core {
             Stage::Settle => {
                 self.fail_bind(now, pod, "the pod could not be bound: conflict".into());
             }
+            Stage::Settling { .. } => self.settle_binding(now, pod),
             Stage::PreBind { .. } | Stage::Bind { .. } => {}
-        }
-    }
-
-    /// The outside answered a PreBind plugin.
-    pub(super) fn reply(&mut self, now: Tick, token: Token, reply: &Reply) {
-        let Some(pod) = self.calls.remove(&token) else {
-            return;
-        };
-        let Some((profile_id, plugin)) = self.bindings.get(&pod).and_then(|b| match b.stage {
-            Stage::PreBind { plugin, .. } => Some((b.profile, plugin)),
-            _ => None,
-        }) else {
-            return;
-        };
-        let Some(record) = self.cluster.pod(pod) else {
-            return;
-        };
-        let answer = match reply {
-            Reply::Done(text) => Ok(&**text),
-            Reply::Failed(text) => Err(&**text),
-        };
-        let profile = &self.profiles[profile_id];
-        let resumed = profile.plugins()[plugin]
-            .plugin
-            .as_pre_bind()
-            .map_or(Ok(()), |p| p.resume(&record.key, answer));
-        let next = match resumed {
-            Ok(()) => self.pre_bind_from(now, pod, plugin + 1),
-            Err(status) => Err(Failure::pre_bind(profile, plugin, &status)),
-        };
-        if let Err(failure) = next {
-            self.fail_binding(now, pod, failure);
         }
     }
 

@@ -26,6 +26,11 @@ impl Failure {
         Self { rejected: true, message: super::no_nodes().to_string(), rejectors: 0 }
     }
 
+    /// What it says.
+    pub(super) fn into_message(self) -> String {
+        self.message
+    }
+
     /// How metrics count it.
     pub(super) fn result(&self) -> AttemptResult {
         if self.rejected { AttemptResult::Unschedulable } else { AttemptResult::Error }
@@ -41,8 +46,7 @@ impl Failure {
         let mut rejectors = prepared.narrowing.iter().fold(0, |mask, p| mask | 1 << p);
         if let Some((plugin, status)) = &prepared.rejected {
             if status.code == Code::Error {
-                let plugin = plugin.unwrap_or(usize::MAX);
-                return Self::error(running("PreFilter", profile, plugin, status));
+                return Self::error(status.message());
             }
             rejectors |= plugin.map_or(0, |p| 1 << p);
             let message = format!("0/{nodes} nodes are available: {}.", status.message());

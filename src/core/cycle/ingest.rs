@@ -6,7 +6,7 @@ use muster_api::k8s;
 
 use super::Core;
 use crate::bugs::bug;
-use crate::cluster::{GroupKey, Owner};
+use crate::cluster::{GroupKey, Owner, object_key};
 use crate::framework::{Actions, ClusterEvent, ProfileId, Resource, Subject};
 use crate::io::{Change, Input, Kind, Object, ObjectKey, PodRef, Tick};
 use crate::model::{LabelSet, Pod, PodId, PodShape, PodStage};
@@ -28,10 +28,8 @@ impl Core {
             Input::Node(Change::Delete(key)) => self.delete_node(now, &key.name),
             Input::Pod(Change::Upsert(pod)) => self.upsert_pod(now, &pod),
             Input::Pod(Change::Delete(key)) => self.delete_pod_by_key(now, &key),
-            Input::Object(object) => self.upsert_object(&object),
-            Input::ObjectGone(kind, key) => {
-                self.cluster.remove_related(kind, &key.namespace, &key.name);
-            }
+            Input::Object(object) => self.upsert_object(now, *object),
+            Input::ObjectGone(kind, key) => self.delete_object(now, kind, &key),
             Input::RelistStarted(kind) => self.relists[kind as usize] += 1,
             Input::RelistDone(kind) => self.sweep(now, kind),
             Input::BindDone { pod, attempt, result } => self.bind_done(now, &pod, attempt, result),
@@ -93,15 +91,35 @@ impl Core {
         }
     }
 
-    // ---- other objects -----------------------------------------------------
+    // ---- other kinds --------------------------------------------------------
 
-    fn upsert_object(&mut self, object: &Object) {
+    fn upsert_object(&mut self, now: Tick, object: Object) {
+        let kind = object.kind();
         if object.metadata().name.is_empty() {
-            let error = "an object without metadata.name was skipped".into();
+            let error = format!("a {kind:?} without metadata.name was skipped");
             return self.malformed("Object", error);
         }
-        let seen = self.relists[object.kind() as usize];
-        self.cluster.set_related(object, seen);
+        let seen = self.relists[kind as usize];
+        if kind.is_relation() {
+            self.cluster.set_related(&object, seen);
+            return;
+        }
+        let key = object_key(kind, &object.metadata().namespace, &object.metadata().name);
+        if let Some(event) = self.cluster.volumes_mut().upsert(object, seen) {
+            self.queue_event(now, &event);
+            self.volumes_changed(now, &key);
+        }
+    }
+
+    fn delete_object(&mut self, now: Tick, kind: Kind, key: &ObjectKey) {
+        if kind.is_relation() {
+            self.cluster.remove_related(kind, &key.namespace, &key.name);
+            return;
+        }
+        if let Some(event) = self.cluster.volumes_mut().remove(kind, key) {
+            self.queue_event(now, &event);
+            self.volumes_changed(now, &object_key(kind, &key.namespace, &key.name));
+        }
     }
 
     /// A pod is on a node now, or its labels changed there.
@@ -166,7 +184,7 @@ impl Core {
         self.queue.add(&cx, pod, profile);
     }
 
-    fn insert_pod(&mut self, key: Box<str>, wire: &k8s::Pod, shape: PodShape) -> PodId {
+    pub(super) fn insert_pod(&mut self, key: Box<str>, wire: &k8s::Pod, shape: PodShape) -> PodId {
         let shape = self.cluster.intern_shape(shape);
         let meta = &wire.metadata;
         let mut pod = Pod {
@@ -285,7 +303,8 @@ impl Core {
         };
         let before = Arc::clone(self.cluster.shape(pod.shape));
         let compiled = self.cluster.compile(wire, before.profile);
-        let event = own_event(binding.updated.as_deref().unwrap_or(&before), &compiled, false, false);
+        let event =
+            own_event(binding.updated.as_deref().unwrap_or(&before), &compiled, false, false);
         binding.updated = (compiled != *before).then(|| Box::new(compiled));
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         self.queue.updated(&cx, id, event.as_ref());
@@ -385,9 +404,14 @@ impl Core {
                     self.delete_pod(now, &key.namespace, &key.name);
                 }
             }
-            related => {
-                for (namespace, name) in self.cluster.stale_related(related, seen) {
-                    self.cluster.remove_related(related, &namespace, &name);
+            relation if relation.is_relation() => {
+                for (namespace, name) in self.cluster.stale_related(relation, seen) {
+                    self.cluster.remove_related(relation, &namespace, &name);
+                }
+            }
+            _ => {
+                for event in self.cluster.volumes_mut().sweep(kind, seen) {
+                    self.queue_event(now, &event);
                 }
             }
         }

@@ -53,7 +53,7 @@ impl Core {
                 node: &self.cluster.node(binding.node).name,
                 stage: match binding.stage {
                     Stage::Permit { .. } => "permit",
-                    Stage::PreBind { .. } => "prebind",
+                    Stage::PreBind { .. } | Stage::Settling { .. } => "prebind",
                     Stage::Bind { .. } => "bind",
                     Stage::Rebind => "rebind",
                     Stage::Settle => "settle",

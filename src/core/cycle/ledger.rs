@@ -14,7 +14,7 @@ use super::prepare::{Prepared, Raw, stamp};
 use super::prepare_classes::Layout;
 use crate::bugs::bug;
 use crate::cluster::{Cluster, NodeId, NodeSet, NodeView};
-use crate::framework::{ClassKey, Profile, Status, UNRANKED};
+use crate::framework::{ClassKey, Code, Profile, Status, UNRANKED};
 use crate::hash::{TextMap, scramble, unscramble};
 use crate::model::PodShape;
 
@@ -354,6 +354,11 @@ impl Ledger {
         self.cells.get(node.index()).is_some_and(|c| c.verdict == FITS)
             && cluster.nodes().contains(node)
             && self.prepared.judge(profile, shape, cluster.view(node)).is_ok()
+    }
+
+    /// Whether a plugin could not judge some node.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.verdicts.iter().any(|v| v.nodes > 0 && v.status.code == Code::Error)
     }
 
     /// How many nodes fit.

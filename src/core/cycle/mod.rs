@@ -10,6 +10,7 @@ mod ingest;
 mod inspect;
 mod ledger;
 mod permit;
+mod pre_bind;
 mod prepare;
 mod prepare_classes;
 #[cfg(test)]
@@ -317,13 +318,14 @@ impl Core {
             return Err(failure::Failure::no_nodes());
         };
         *feasible = ledger.feasible();
+        // One broken node ends the attempt, as upstream.
+        let (profile, nodes) = (&self.profiles[profile_id], self.cluster.node_count());
         let best = match &ledger.prepared.score_error {
+            _ if ledger.is_broken() => Err(failure::Failure::fit(profile, ledger, nodes)),
             Some((_, status)) if ledger.feasible() > 1 => {
                 Err(failure::Failure::error(status.message()))
             }
             _ => {
-                let profile = &self.profiles[profile_id];
-                let nodes = self.cluster.node_count();
                 let best = ledger.best(profile).map(|(node, _)| node);
                 best.ok_or_else(|| failure::Failure::fit(profile, ledger, nodes))
             }
@@ -403,6 +405,30 @@ impl Core {
         let shape = self.cluster.compile(wire, Some(crate::framework::ProfileId(profile)));
         let pod = format!("{}/{}", wire.metadata.namespace, wire.metadata.name);
         explain(&pod, &self.profiles[usize::from(profile)], &shape, &self.cluster, None)
+    }
+
+    /// Takes a node for a pod that need not exist, as a cycle of a profile does
+    /// between choosing a node and binding: for what-if questions.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such node, or a Reserve plugin refuses.
+    pub fn place_pod(
+        &mut self,
+        now: Tick,
+        wire: &muster_api::k8s::Pod,
+        profile: u16,
+        node: &str,
+    ) -> Result<(), String> {
+        let meta = &wire.metadata;
+        self.delete_pod(now, &meta.namespace, &meta.name);
+        let found = self.cluster.node_by_name(node);
+        let node = found.ok_or_else(|| format!("node {node:?} does not exist"))?;
+        let shape = self.cluster.compile(wire, Some(crate::framework::ProfileId(profile)));
+        let key = ingest::key_text(&meta.namespace, &meta.name).into();
+        let pod = self.insert_pod(key, wire, shape);
+        self.cluster.place(pod, node, true);
+        self.reserve(pod, usize::from(profile), node).map_err(failure::Failure::into_message)
     }
 
     /// Sizes, for gauges.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::running;
 use crate::cluster::{Cluster, NodeSet, NodeView};
 use crate::framework::{
     ClassKey, Code, Normalize, PreFilterResult, PreScoreResult, Profile, State, Status, Survey,
@@ -75,7 +76,10 @@ impl Prepared {
             let mut state = None;
             match plugin.as_pre_filter().map(|p| p.pre_filter(shape, cluster)) {
                 Some(PreFilterResult::Skip) => continue,
-                Some(PreFilterResult::Reject(status)) => {
+                Some(PreFilterResult::Reject(mut status)) => {
+                    if status.code == Code::Error {
+                        status = Status::error(running("PreFilter", profile, i, &status));
+                    }
                     let stop = status.code != Code::Unschedulable;
                     // U lets the others run on, so that preemption has their state.
                     self.rejected = Some((Some(i), status));
@@ -177,7 +181,7 @@ impl Prepared {
                 continue;
             };
             if let Err(status) = filter.filter(&active.state, shape, node) {
-                return Err((active.plugin, status));
+                return Err((active.plugin, worded(profile, active.plugin, status)));
             }
         }
         Ok(())
@@ -194,9 +198,7 @@ impl Prepared {
             let Some(filter) = profile.plugins()[active.plugin].plugin.as_filter() else {
                 continue;
             };
-            filter
-                .filter(&active.state, shape, node)
-                .map_err(|status| (active.plugin, status))?;
+            filter.filter(&active.state, shape, node).map_err(|status| (active.plugin, status))?;
         }
         Ok(())
     }
@@ -233,7 +235,9 @@ impl Prepared {
         node: NodeView<'_>,
     ) -> Option<Status> {
         let active = self.filters.iter().find(|a| a.plugin == plugin)?;
-        profile.plugins()[plugin].plugin.as_filter()?.filter(&active.state, shape, node).err()
+        let filter = profile.plugins()[plugin].plugin.as_filter()?;
+        let status = filter.filter(&active.state, shape, node).err()?;
+        Some(worded(profile, plugin, status))
     }
 
     /// Rates one node.
@@ -277,6 +281,15 @@ impl Prepared {
             Some((r.plugin, r.weight, r.normalize, raw))
         })
     }
+}
+
+/// A filter's verdict as upstream words it: an error names the plugin.
+fn worded(profile: &Profile, plugin: usize, status: Status) -> Status {
+    if status.code.is_rejected() {
+        return status;
+    }
+    let name = profile.plugins()[plugin].plugin.name();
+    Status::error(format!("running {name:?} filter plugin: {}", status.message()))
 }
 
 /// What a shape depends on beyond its nodes.

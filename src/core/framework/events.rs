@@ -2,7 +2,7 @@
 
 use std::ops::BitOr;
 
-use crate::cluster::{Cluster, GroupKey, NodeBefore, NodeId};
+use crate::cluster::{Cluster, GroupKey, Kept, NodeBefore, NodeId};
 use crate::model::PodShape;
 
 /// Kinds of objects events are about.
@@ -14,6 +14,20 @@ pub enum Resource {
     AssignedPod,
     /// The waiting pod itself.
     TargetPod,
+    /// Persistent volumes.
+    PersistentVolume,
+    /// Persistent volume claims.
+    PersistentVolumeClaim,
+    /// Storage classes.
+    StorageClass,
+    /// CSI drivers of nodes.
+    CsiNode,
+    /// CSI drivers.
+    CsiDriver,
+    /// Room of CSI drivers.
+    CsiStorageCapacity,
+    /// Attached volumes.
+    VolumeAttachment,
     /// Anything: the leftover flush.
     Any,
 }
@@ -45,6 +59,10 @@ impl Actions {
     pub const UPDATE_POD_TOLERATION: Self = Self(1 << 8);
     /// All scheduling gates are gone.
     pub const UPDATE_POD_GATES_ELIMINATED: Self = Self(1 << 9);
+    /// An object other than a node or pod changed.
+    pub const UPDATE: Self = Self(1 << 10);
+    /// Features that the kubelet declares changed.
+    pub const UPDATE_NODE_DECLARED_FEATURE: Self = Self(1 << 11);
     /// Everything.
     pub const ALL: Self = Self(u16::MAX);
 
@@ -93,6 +111,13 @@ pub enum Subject {
         group: std::sync::Arc<GroupKey>,
         /// Its labels before an update of them.
         before: Option<std::sync::Arc<GroupKey>>,
+    },
+    /// An object of another kind: before (unless added) and after (unless gone).
+    Object {
+        /// Before.
+        before: Option<Kept>,
+        /// After.
+        after: Option<Kept>,
     },
     /// The waiting pod itself.
     Target,

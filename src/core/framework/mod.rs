@@ -20,9 +20,9 @@ pub use status::{Code, Status};
 use std::any::Any;
 use std::sync::Arc;
 
-use crate::cluster::{Cluster, NodeId, NodeSet, NodeView};
-use crate::io::PodRef;
-use crate::model::{Pod, PodShape};
+use crate::cluster::{Cluster, NodeId, NodeSet, NodeView, VolumePlan};
+use crate::io::{PodRef, Request};
+use crate::model::{Pod, PodId, PodShape};
 
 /// What a plugin computed once for a shape and reads for every node.
 pub type State = Option<Box<dyn Any + Send + Sync>>;
@@ -252,6 +252,8 @@ impl Normalize {
 
 /// A pod on its way to a node, as Reserve and later points see it.
 pub struct Placed<'a> {
+    /// The pod's id.
+    pub id: PodId,
     /// The pod.
     pub pod: &'a Pod,
     /// Its shape.
@@ -266,6 +268,11 @@ pub trait Reserve {
     fn reserve(&self, placed: &Placed<'_>) -> Result<(), Status>;
     /// Gives back. Must be idempotent.
     fn unreserve(&self, placed: &Placed<'_>);
+    /// Volumes the placement takes: counted as taken until it is bound, or given
+    /// back with it. Asked after `reserve`.
+    fn volumes(&self, _placed: &Placed<'_>) -> Result<Option<VolumePlan>, Status> {
+        Ok(None)
+    }
 }
 
 /// Outcome of Permit.
@@ -295,8 +302,8 @@ pub enum Step {
     Skip,
     /// Ask the outside and go on when it answers.
     Park {
-        /// The request, in the plugin's own words.
-        request: Arc<str>,
+        /// The request.
+        request: Request,
     },
     /// Failed.
     Fail(Status),
@@ -309,6 +316,15 @@ pub trait PreBind {
     /// Reads the answer to its request; `Err` fails the binding.
     fn resume(&self, _pod: &PodRef, answer: Result<&str, &str>) -> Result<(), Status> {
         answer.map(|_| ()).map_err(Status::error)
+    }
+    /// Whether what it asked for has come about. Asked after a good answer, and
+    /// again whenever volumes change and every second.
+    fn settled(&self, _placed: &Placed<'_>) -> Result<bool, Status> {
+        Ok(true)
+    }
+    /// For how many seconds it is asked, and what it says when they are over.
+    fn patience(&self) -> (i64, Status) {
+        (600, Status::error("timed out"))
     }
 }
 

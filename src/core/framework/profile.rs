@@ -45,11 +45,16 @@ const DEFAULTS: &[(&str, i64)] = &[
     (names::NODE_AFFINITY, 2),
     (names::NODE_PORTS, 0),
     (names::NODE_RESOURCES_FIT, 1),
+    (names::VOLUME_RESTRICTIONS, 0),
+    (names::NODE_VOLUME_LIMITS, 0),
+    (names::VOLUME_BINDING, 0),
+    (names::VOLUME_ZONE, 0),
     (names::POD_TOPOLOGY_SPREAD, 2),
     (names::INTER_POD_AFFINITY, 2),
     (names::NODE_RESOURCES_BALANCED_ALLOCATION, 1),
     (names::IMAGE_LOCALITY, 1),
     (names::DEFAULT_BINDER, 0),
+    (names::NODE_DECLARED_FEATURES, 0),
 ];
 
 impl Profile {

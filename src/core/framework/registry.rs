@@ -19,6 +19,8 @@ pub struct PluginArgs {
     pub pod_topology_spread: plugins::PodTopologySpreadArgs,
     /// InterPodAffinity.
     pub inter_pod_affinity: plugins::InterPodAffinityArgs,
+    /// VolumeBinding.
+    pub volume_binding: plugins::VolumeBindingArgs,
 }
 
 /// Makes a plugin.
@@ -70,7 +72,16 @@ impl Registry {
         registry.add_simple(names::NODE_PORTS, || Arc::new(plugins::NodePorts));
         registry.add_simple(names::IMAGE_LOCALITY, || Arc::new(plugins::ImageLocality));
         registry.add_simple(names::DEFAULT_BINDER, || Arc::new(plugins::DefaultBinder));
+        registry.add_simple(names::VOLUME_RESTRICTIONS, || Arc::new(plugins::VolumeRestrictions));
+        registry.add_simple(names::NODE_VOLUME_LIMITS, || Arc::new(plugins::NodeVolumeLimits));
+        registry.add_simple(names::VOLUME_ZONE, || Arc::new(plugins::VolumeZone));
         registry
+            .add_simple(names::NODE_DECLARED_FEATURES, || Arc::new(plugins::NodeDeclaredFeatures));
+        registry
+            .with(
+                names::VOLUME_BINDING,
+                Arc::new(|a| Ok(Arc::new(plugins::VolumeBinding::new(&a.volume_binding)?))),
+            )
             .with(
                 names::NODE_AFFINITY,
                 Arc::new(|a| Ok(Arc::new(plugins::NodeAffinity::new(&a.node_affinity)?))),

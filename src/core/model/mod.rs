@@ -4,8 +4,10 @@
 //! Owns the translation from wire objects to what plugins read. Must never hold
 //! cluster state, or keep a wire object alive longer than its translation.
 
+mod features;
 mod intern;
 mod labels;
+mod migration;
 mod pod;
 mod ports;
 mod related;
@@ -15,18 +17,20 @@ mod taint;
 #[cfg(test)]
 mod tests;
 mod validate;
+mod volumes;
 
+pub use features::Features;
 pub use intern::{Interner, Sym};
 pub use labels::{LabelSet, Selector};
+pub use migration::{BuiltIn, Migrated, Provisioner, migrate};
 pub use pod::{Pod, PodId, PodShape, PodStage, ShapeId, compile_pod, normalized_image_name};
 pub use ports::HostPort;
-pub use related::{
-    AffinityTerm, PodTerms, Related, Scope, SpreadConstraint, TermId, TermKind,
-};
+pub use related::{AffinityTerm, PodTerms, Related, Scope, SpreadConstraint, TermId, TermKind};
 pub use requests::{PodRequests, ResId, ResourceTable, Resources, is_scalar_resource};
 pub use selector::{NodeMatcher, NodeTerm, NodeTerms};
 pub use taint::{Effect as TaintEffect, Taint, tolerates};
+pub use volumes::{Disk, PodVolume, PodVolumes};
 
 pub(crate) use requests::{amount_of, is_extended_resource};
 pub(crate) use selector::{aggregate, is_empty_term};
-pub(crate) use validate::{is_qualified_name, label_key_errors};
+pub(crate) use validate::{is_qualified_name, label_key_errors, label_value_errors};

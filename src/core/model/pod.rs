@@ -6,7 +6,10 @@ use std::sync::Arc;
 use muster_api::k8s;
 
 use super::selector::is_empty_term;
-use super::{HostPort, NodeTerm, NodeTerms, PodRequests, Related, ResourceTable};
+use super::volumes::compile_volumes;
+use super::{
+    Features, HostPort, NodeTerm, NodeTerms, PodRequests, PodVolumes, Related, ResourceTable,
+};
 use crate::cluster::{GroupId, NodeId, Owner};
 use crate::framework::ProfileId;
 use crate::io::{PodRef, Tick};
@@ -49,6 +52,10 @@ pub struct PodShape {
     pub images: Vec<String>,
     /// What relates it to other pods.
     pub related: Related,
+    /// Volumes that some plugin reads.
+    pub volumes: Option<Box<PodVolumes>>,
+    /// Features of the kubelet it cannot do without.
+    pub features: Features,
 }
 
 /// Where a pod is between being seen and being gone.
@@ -145,6 +152,8 @@ pub fn compile_pod(
             tolerations: Vec::new(),
             images: Vec::new(),
             related,
+            volumes: compile_volumes(pod),
+            features: Features::default(),
         };
     }
     let affinity = spec.affinity.as_ref().and_then(|a| a.node_affinity.as_ref());
@@ -169,6 +178,8 @@ pub fn compile_pod(
         tolerations: spec.tolerations.clone(),
         images: images(spec),
         related,
+        volumes: compile_volumes(pod),
+        features: Features::required(spec),
     }
 }
 

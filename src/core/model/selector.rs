@@ -51,6 +51,17 @@ impl NodeTerms {
         Self(terms.map(|(i, t)| NodeTerm::compile(t, &path(i))).collect())
     }
 
+    /// As `compile`, but what terms say of fields must only parse: the terms of
+    /// a volume are matched with labels alone.
+    #[must_use]
+    pub fn compile_labels(terms: &[NodeSelectorTerm]) -> Self {
+        let mut all = Self::compile(terms);
+        for requirements in all.0.iter_mut().filter_map(|t| t.requirements.as_mut().ok()) {
+            requirements.retain(|r| !r.is_field());
+        }
+        all
+    }
+
     /// Whether any term matches.
     #[must_use]
     pub fn matches(&self, node: &impl NodeMatcher) -> bool {
@@ -111,6 +122,10 @@ impl NodeTerm {
 }
 
 impl Requirement {
+    const fn is_field(&self) -> bool {
+        matches!(self, Self::NameIs(_) | Self::NameIsNot(_) | Self::NoField { .. })
+    }
+
     fn matches(&self, node: &impl NodeMatcher) -> bool {
         let number = |key: &str| node.label(key).and_then(|v| v.parse::<i64>().ok());
         match self {

@@ -8,6 +8,7 @@ mod image_locality;
 mod inter_pod_affinity;
 pub mod names;
 mod node_affinity;
+mod node_declared_features;
 mod node_name;
 mod node_ports;
 mod node_resources;
@@ -18,11 +19,13 @@ mod scheduling_gates;
 mod taint_toleration;
 #[cfg(test)]
 mod tests;
+mod volumes;
 
 pub use default_binder::DefaultBinder;
 pub use image_locality::ImageLocality;
 pub use inter_pod_affinity::{InterPodAffinity, InterPodAffinityArgs};
 pub use node_affinity::{NodeAffinity, NodeAffinityArgs};
+pub use node_declared_features::NodeDeclaredFeatures;
 pub use node_name::NodeName;
 pub use node_ports::NodePorts;
 pub use node_resources::{
@@ -34,3 +37,6 @@ pub use pod_topology_spread::{PodTopologySpread, PodTopologySpreadArgs};
 pub use priority_sort::PrioritySort;
 pub use scheduling_gates::SchedulingGates;
 pub use taint_toleration::TaintToleration;
+pub use volumes::{
+    NodeVolumeLimits, VolumeBinding, VolumeBindingArgs, VolumeRestrictions, VolumeZone,
+};

@@ -16,6 +16,16 @@ pub const NODE_AFFINITY: &str = "NodeAffinity";
 pub const NODE_PORTS: &str = "NodePorts";
 /// Resources.
 pub const NODE_RESOURCES_FIT: &str = "NodeResourcesFit";
+/// Disks and claims that cannot be shared.
+pub const VOLUME_RESTRICTIONS: &str = "VolumeRestrictions";
+/// Volumes per node and CSI driver.
+pub const NODE_VOLUME_LIMITS: &str = "NodeVolumeLimits";
+/// Claims and the volumes for them.
+pub const VOLUME_BINDING: &str = "VolumeBinding";
+/// Zones of volumes.
+pub const VOLUME_ZONE: &str = "VolumeZone";
+/// Features of the kubelet.
+pub const NODE_DECLARED_FEATURES: &str = "NodeDeclaredFeatures";
 /// Spreading over topology domains.
 pub const POD_TOPOLOGY_SPREAD: &str = "PodTopologySpread";
 /// Affinity between pods.

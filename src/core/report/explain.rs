@@ -94,17 +94,6 @@ pub fn explain(
         out.message = crate::cycle::no_nodes().to_string();
         return out;
     }
-    if let Some((Some(plugin), status)) = &prepared.rejected
-        && status.code == Code::Error
-    {
-        let (plugin, error) = (name(*plugin), status.message());
-        out.message = format!("running PreFilter plugin {plugin:?}: {error}");
-        let status = Status::error(out.message.as_str());
-        for node in cluster.nodes().iter() {
-            out.nodes.insert(cluster.node(node).name.to_string(), rejected(plugin, &status));
-        }
-        return out;
-    }
     if let Some((plugin, status)) = &prepared.rejected {
         for node in cluster.nodes().iter() {
             out.nodes.insert(
@@ -113,11 +102,15 @@ pub fn explain(
             );
         }
         let (nodes, message) = (cluster.node_count(), status.message());
-        out.message = format!("0/{nodes} nodes are available: {message}.");
+        out.message = match status.code {
+            Code::Error => message,
+            _ => format!("0/{nodes} nodes are available: {message}."),
+        };
         return out;
     }
     let mut feasible: Vec<NodeId> = Vec::new();
     let mut reasons: Vec<(u32, Vec<Arc<str>>)> = Vec::new();
+    let mut broken: Option<(Arc<str>, String)> = None;
     for node in cluster.nodes().iter() {
         let verdict = match &prepared.outside {
             Some(outside) if !prepared.allowed.as_ref().is_some_and(|a| a.contains(node)) => {
@@ -135,12 +128,26 @@ pub fn explain(
             Err((plugin, status)) => {
                 let plugin = plugin.map_or("", name);
                 let entry = rejected(plugin, &status);
+                let node_name = &cluster.node(node).name;
+                if status.code == Code::Error
+                    && broken.as_ref().is_none_or(|(first, _)| node_name < first)
+                {
+                    broken = Some((Arc::clone(node_name), status.message()));
+                }
                 out.nodes.insert(cluster.node(node).name.to_string(), entry);
                 reasons.push((1, status.reasons));
             }
         }
     }
     out.feasible_nodes = feasible.len();
+    if let Some((_, message)) = broken {
+        // One broken node ends the attempt; the first by name is reported.
+        out.message = message;
+        let fits = NodeVerdict { status: "ok", ..NodeVerdict::default() };
+        let names = feasible.iter().map(|n| cluster.node(*n).name.to_string());
+        out.nodes.extend(names.map(|name| (name, fits.clone())));
+        return out;
+    }
     if feasible.is_empty() {
         let reasons = reasons.iter().map(|(n, list)| (*n, list.as_slice()));
         out.message = fit_message(cluster.node_count(), reasons);

@@ -86,7 +86,7 @@ impl Log {
         }
         match kind {
             Kind::Node => Listing::Nodes(nodes.into_values().collect()),
-            Kind::Pod => Listing::Pods(pods.into_values().collect()),
+            _ => Listing::Pods(pods.into_values().collect()),
         }
     }
 }

@@ -75,6 +75,7 @@ pub(crate) fn pod(workload: &Workload, round: u32, index: u32) -> Pod {
         kind: kind.to_owned(),
         name: owner,
         controller: true,
+        ..OwnerReference::default()
     }];
     pod
 }

@@ -69,7 +69,7 @@ fn term(rng: &mut Rng, nasty: usize, fields: bool, nodes: &[String]) -> Value {
         term["matchExpressions"] = expressions;
     }
     if fields {
-        let count = if rng.chance(25) { 2 } else { 1 };
+        let count = if rng.chance(45) { 2 } else { 1 };
         term["matchFields"] = (0..count).map(|_| name_field(rng, nasty, nodes)).collect();
     }
     term

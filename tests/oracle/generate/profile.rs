@@ -37,6 +37,13 @@ pub(super) fn profile(
             "args": {"resources": resources},
         }));
     }
+    if rng.chance(mood.volumes / 3) {
+        let mut binding = json!({"bindTimeoutSeconds": rng.below(700)});
+        if rng.chance(60) {
+            binding["shape"] = shape(rng);
+        }
+        args.push(json!({"name": "VolumeBinding", "args": binding}));
+    }
     if rng.chance(mood.required / 4) {
         let (required, preferred) = [(true, false), (false, true), (true, true)][rng.below(3)];
         // A profile is read strictly: nothing that does not parse.

@@ -311,7 +311,7 @@ impl Driver {
                 .values()
                 .map(|p| Input::Pod(Change::Upsert(Box::new(p.clone()))))
                 .collect(),
-            Kind::Node => {
+            _ => {
                 let all = self.nodes.values();
                 all.map(|n| Input::Node(Change::Upsert(Box::new(n.clone())))).collect()
             }

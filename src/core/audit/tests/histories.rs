@@ -111,6 +111,7 @@ impl History {
                 message: message.into(),
                 observed_generation: None,
             }),
+            shown: None,
             nominated_node: None,
         }))
     }

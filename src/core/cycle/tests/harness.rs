@@ -135,6 +135,9 @@ impl Harness {
             }
             Effect::Call { token, pod, plugin, request } => {
                 self.calls.insert(pod.name.to_string(), *token);
+                let crate::io::Request::Text(request) = request else {
+                    return format!("call {pod} {plugin}: {request:?}");
+                };
                 format!("call {pod} {plugin}: {request}")
             }
         }

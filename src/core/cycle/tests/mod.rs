@@ -8,4 +8,5 @@ mod probe;
 mod random;
 mod related;
 mod stages;
+mod volumes;
 mod wake;

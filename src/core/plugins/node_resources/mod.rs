@@ -6,6 +6,7 @@ mod strategy;
 
 pub use balanced::{BalancedAllocation, BalancedAllocationArgs};
 pub use fit::{FitArgs, NodeResourcesFit};
+pub(super) use strategy::interpolate;
 pub use strategy::{ResourceSpec, ScoringStrategy, ShapePoint};
 
 use crate::cluster::NodeView;

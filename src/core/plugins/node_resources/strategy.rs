@@ -110,7 +110,7 @@ fn percent(part: i64, whole: i64) -> i64 {
 }
 
 /// Upstream's broken linear function, with scores stretched from 0..10 to 0..100.
-fn interpolate(shape: &[ShapePoint], x: i64) -> i64 {
+pub(in crate::plugins) fn interpolate(shape: &[ShapePoint], x: i64) -> i64 {
     let y = |p: &ShapePoint| p.score * (MAX_SCORE / 10);
     for (i, point) in shape.iter().enumerate() {
         if x <= point.utilization {

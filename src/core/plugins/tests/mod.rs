@@ -15,6 +15,8 @@ mod node_ports;
 mod pod_topology_spread;
 mod simple_filters;
 mod taint_toleration;
+mod volume_binding;
+mod volumes;
 
 use std::sync::Arc;
 

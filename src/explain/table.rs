@@ -1,0 +1,130 @@
+//! An explanation for people.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use muster_core::Explanation;
+use muster_core::report::NodeVerdict;
+
+/// Rejected nodes that are listed by name; more are counted by reason.
+const NAMED: usize = 20;
+/// Names of nodes shown per reason when they are counted.
+const EXAMPLES: usize = 3;
+
+/// The best node first and marked, then the others by score, then why the rest
+/// is out: by node if they are few, by reason if they are many.
+#[must_use]
+pub fn table(e: &Explanation) -> String {
+    let mut out = String::new();
+    let total = e.nodes.len();
+    let _ = writeln!(out, "pod {}: {} of {total} nodes fit", e.pod, e.feasible_nodes);
+    if !e.suggested_host.is_empty() {
+        let _ = writeln!(out, "best node: {}", e.suggested_host);
+    }
+    if !e.message.is_empty() {
+        let _ = writeln!(out, "{}", e.message);
+    }
+    let (fit, out_of_it): (Vec<_>, Vec<_>) = e.nodes.iter().partition(|(_, v)| v.status == "ok");
+    if !fit.is_empty() {
+        out.push('\n');
+        scores(&mut out, e, fit);
+    }
+    if !out_of_it.is_empty() {
+        out.push('\n');
+        if out_of_it.len() <= NAMED {
+            by_node(&mut out, &out_of_it);
+        } else {
+            by_reason(&mut out, &out_of_it);
+        }
+    }
+    out
+}
+
+/// A grid with the first row as heading: text to the left, numbers to the right.
+fn grid(out: &mut String, rows: &[Vec<String>], numbers_from: usize) {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |c: usize| rows.iter().map(|r| r[c].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    for row in rows {
+        let mut line = String::new();
+        for (c, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let gap = if c == 0 { "" } else { "  " };
+            let _ = if c >= numbers_from {
+                write!(line, "{gap}{cell:>width$}")
+            } else {
+                write!(line, "{gap}{cell:<width$}")
+            };
+        }
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+}
+
+fn scores(out: &mut String, e: &Explanation, mut fit: Vec<(&String, &NodeVerdict)>) {
+    fit.sort_by_key(|(name, v)| {
+        (**name != e.suggested_host, std::cmp::Reverse(v.total), (*name).clone())
+    });
+    let plugins: Vec<&str> =
+        fit.first().map_or_else(Vec::new, |(_, v)| v.scores.keys().copied().collect());
+    let mut heading = vec!["  NODE".to_owned(), "TOTAL".to_owned()];
+    heading.extend(plugins.iter().map(ToString::to_string));
+    let mut rows = vec![heading];
+    for (name, verdict) in fit {
+        let mark = if *name == e.suggested_host { "*" } else { " " };
+        let number = |n: Option<i64>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
+        let mut row = vec![format!("{mark} {name}"), number(verdict.total)];
+        row.extend(plugins.iter().map(|p| number(verdict.scores.get(p).copied())));
+        rows.push(row);
+    }
+    grid(out, &rows, 1);
+}
+
+/// What the code of a verdict means.
+fn meaning(status: &str) -> &'static str {
+    match status {
+        "U" => "not now",
+        "UU" => "never here",
+        _ => "error",
+    }
+}
+
+fn by_node(out: &mut String, nodes: &[(&String, &NodeVerdict)]) {
+    let mut rows = vec![["  NODE", "VERDICT", "PLUGIN", "REASONS"].map(str::to_owned).to_vec()];
+    for (name, v) in nodes {
+        let plugin = if v.plugin.is_empty() { "-" } else { &v.plugin };
+        let reasons = v.reasons.join(", ");
+        rows.push(vec![
+            format!("  {name}"),
+            meaning(v.status).to_owned(),
+            plugin.to_owned(),
+            reasons,
+        ]);
+    }
+    grid(out, &rows, 4);
+}
+
+fn by_reason(out: &mut String, nodes: &[(&String, &NodeVerdict)]) {
+    let mut groups: BTreeMap<(&str, &str, String), Vec<&str>> = BTreeMap::new();
+    for (name, v) in nodes {
+        let key = (v.status, v.plugin.as_str(), v.reasons.join(", "));
+        groups.entry(key).or_default().push(name);
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|(_, names)| std::cmp::Reverse(names.len()));
+    let heading = ["  NODES", "VERDICT", "PLUGIN", "REASONS", "FOR INSTANCE"];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    for ((status, plugin, reasons), names) in groups {
+        let plugin = if plugin.is_empty() { "-" } else { plugin };
+        let mut examples = names[..names.len().min(EXAMPLES)].join(", ");
+        if names.len() > EXAMPLES {
+            examples += ", …";
+        }
+        rows.push(vec![
+            format!("  {}", names.len()),
+            meaning(status).to_owned(),
+            plugin.to_owned(),
+            reasons,
+            examples,
+        ]);
+    }
+    grid(out, &rows, 5);
+}
