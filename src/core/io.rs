@@ -106,6 +106,7 @@ impl Kind {
 /// An object of a kind other than nodes and pods. The core keeps these as they
 /// are; a new kind is a variant here and a place to keep it in `cluster`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "inputs hold it in a box")]
 pub enum Object {
     /// A namespace.
     Namespace(k8s::Namespace),

@@ -108,14 +108,17 @@ fn find_wrong<T: DeserializeOwned>(whole: &Value, error: &str) -> Option<(String
             _ => break,
         };
         for child in children {
-            path.push(child);
             let mut without = whole.clone();
-            // Null reads as nothing, whatever the field.
-            *at_mut(&mut without, &path)? = Value::Null;
+            match at_mut(&mut without, &path)? {
+                Value::Object(map) => drop(map.remove(&child)),
+                Value::Array(list) => drop(list.remove(child.parse().ok()?)),
+                _ => {}
+            }
+            // No field must be there, so leaving one out is no error of its own.
             if !same(&without) {
+                path.push(child);
                 continue 'deeper;
             }
-            path.pop();
         }
         break;
     }

@@ -47,6 +47,16 @@ fn status(code: u16) -> String {
 
 /// Plays the script and returns the inputs and the requests' queries.
 async fn play(script: Vec<Answer>, expected: usize) -> (Vec<String>, Vec<String>) {
+    play_with(script, expected, |client, sink| tokio::spawn(stream::follow::<Pod>(client, sink)))
+        .await
+}
+
+/// As `play`, with a way to follow the server.
+async fn play_with(
+    script: Vec<Answer>,
+    expected: usize,
+    follow: impl FnOnce(kube::Client, Sink) -> tokio::task::JoinHandle<()>,
+) -> (Vec<String>, Vec<String>) {
     let script = Arc::new(Mutex::new(VecDeque::from(script)));
     let asked = Arc::new(Mutex::new(Vec::new()));
     let log = asked.clone();
@@ -65,7 +75,7 @@ async fn play(script: Vec<Answer>, expected: usize) -> (Vec<String>, Vec<String>
     let client = kube::Client::new(service, "default");
     let (inputs, mut inbox) = mpsc::channel(16);
     let sink = Sink { inputs, metrics: Metrics::new(), pace: Arc::default() };
-    let task = tokio::spawn(stream::follow::<Pod>(client, sink));
+    let task = follow(client, sink);
     let mut seen = Vec::new();
     while seen.len() < expected {
         let message = tokio::time::timeout(Duration::from_secs(60), inbox.recv()).await;
@@ -149,4 +159,24 @@ async fn a_list_comes_in_pages() {
     let (seen, asked) = play(script, 3).await;
     assert_eq!(seen, ["Pods begin", "a@x", "Pods end"]);
     assert!(asked[1].contains("continue=more"), "{}", asked[1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_that_is_not_served_counts_as_empty_until_it_is() {
+    let follow = |client, sink| tokio::spawn(probe::follow_optional::<StorageClass>(client, sink));
+    let class = r#"{"kind":"StorageClassList","apiVersion":"storage.k8s.io/v1","metadata":{"resourceVersion":"9"},"items":[{"metadata":{"name":"fast","resourceVersion":"3"},"provisioner":"p"}]}"#;
+    let missing = || Answer::Text(404, status(404));
+    let script = vec![
+        missing(),
+        missing(),
+        Answer::Text(403, status(403)),
+        Answer::Text(200, class.to_owned()),
+        Answer::Text(200, class.to_owned()),
+    ];
+    let (seen, asked) = play_with(script, 5, follow).await;
+    assert_eq!(seen[..2], ["StorageClasss begin", "StorageClasss end"]);
+    assert_eq!(seen[2], "StorageClasss begin");
+    assert!(seen[3].contains("provisioner: \"p\""), "{}", seen[3]);
+    assert_eq!(seen[4], "StorageClasss end");
+    assert!(asked[0].contains("limit=1") && asked[0].contains("/storageclasses"), "{}", asked[0]);
 }

@@ -6,7 +6,9 @@ use std::sync::Mutex as StdMutex;
 use axum::body::Bytes;
 use axum::extract::State as Extract;
 use axum::http::{Method, StatusCode, Uri};
-use muster_core::io::{Condition, EventRecord, PodRef, StatusPatch, WriteError};
+use muster_core::io::{
+    Condition, EventRecord, ObjectKey, ObjectPatch, PodRef, StatusPatch, WriteError,
+};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -52,7 +54,8 @@ async fn handle(
         std::future::pending::<()>().await;
     }
     let code = StatusCode::from_u16(code.unwrap_or(201)).unwrap();
-    let body = json!({"kind": "Status", "message": format!("said {code}")});
+    let body = json!({"kind": "Status", "message": format!("said {code}"),
+        "metadata": {"resourceVersion": "12"}});
     (code, [("x-test", "1")], body.to_string())
 }
 
@@ -268,6 +271,65 @@ async fn a_drain_writes_what_waits_and_starts_nothing_after() {
     writer.submit(vec![bind("late"), warning("late")]);
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(server.lock().unwrap().seen.len(), 200);
+}
+
+fn writes(token: u64) -> Effect {
+    let claim = |name: &str| ObjectKey {
+        namespace: "ns".to_owned(),
+        name: name.to_owned(),
+        uid: "u".to_owned(),
+    };
+    let bind = ObjectPatch::BindVolume {
+        volume: "pv".into(),
+        version: "1".into(),
+        claim: claim("c"),
+        claim_version: "2".into(),
+        by_controller: true,
+    };
+    let select =
+        ObjectPatch::SelectNode { claim: claim("d"), version: "3".into(), node: "n".into() };
+    Effect::Call {
+        token: muster_core::io::Token(token),
+        pod: pod("p"),
+        plugin: "VolumeBinding".into(),
+        request: Request::Write([bind, select].into()),
+    }
+}
+
+async fn reply(rig: &mut Rig) -> Reply {
+    let message = timeout(Duration::from_secs(10), rig.inbox.recv()).await;
+    match message.unwrap().unwrap() {
+        Message::Input(Input::Reply { reply, .. }) => reply,
+        _ => panic!("not a reply"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_are_written_in_order_and_their_versions_told() {
+    let mut rig = rig(&[]).await;
+    assert!(rig.writer.submit(vec![writes(1)]).is_empty());
+    let versions = vec![("pv".into(), "12".into()), ("ns/d".into(), "12".into())];
+    assert_eq!(reply(&mut rig).await, Reply::Written { versions, error: None });
+    let seen: Vec<String> = rig.until_seen(2).await.into_iter().map(|(path, _)| path).collect();
+    assert_eq!(
+        seen,
+        [
+            "PATCH /api/v1/persistentvolumes/pv",
+            "PATCH /api/v1/namespaces/ns/persistentvolumeclaims/d"
+        ]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_cannot_be_written_ends_the_rest_and_is_not_tried_again() {
+    let mut rig = rig(&[("persistentvolumeclaims/d", &[409])]).await;
+    rig.writer.submit(vec![writes(1)]);
+    let Reply::Written { versions, error } = reply(&mut rig).await else {
+        panic!("not written");
+    };
+    assert_eq!(versions, [("pv".into(), "12".into())]);
+    assert!(error.is_some_and(|e| e.contains("said 409")));
+    assert_eq!(rig.until_seen(2).await.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

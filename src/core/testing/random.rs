@@ -8,6 +8,7 @@ use proptest::sample::select;
 use serde_json::{Value, json};
 
 use super::{NodeExt, PodExt, node, pod, quantity};
+use crate::io::Object;
 
 /// Names of random nodes.
 pub(crate) const NODES: [&str; 6] = ["n0", "n1", "n2", "n3", "n4", "n5"];
@@ -219,18 +220,89 @@ fn any_requests() -> impl Strategy<Value = k8s::Pod> {
         0.3,
         (select(vec![80, 443]), select(vec!["", "UDP"]), select(vec!["", "10.0.0.1"])),
     );
-    (cpu, memory, gpu, port).prop_map(|(cpu, memory, gpu, port)| {
-        let mut pod = pod("p").req(&[]);
-        let requests = &mut pod.spec.containers[0].resources.requests;
-        let named = [("cpu", cpu), ("memory", memory), ("example.com/gpu", gpu)];
-        for (name, amount) in named.into_iter().filter_map(|(n, a)| Some((n, a?))) {
-            requests.insert(name.to_owned(), quantity(amount));
-        }
-        match port {
-            Some((port, protocol, ip)) => pod.host_port(port, protocol, ip),
-            None => pod,
-        }
-    })
+    (cpu, memory, gpu, port, option::weighted(0.3, volumes())).prop_map(
+        |(cpu, memory, gpu, port, volumes)| {
+            let mut pod = pod("p").req(&[]);
+            if let Some(volumes) = volumes {
+                pod.spec.volumes = super::wire(volumes);
+            }
+            let requests = &mut pod.spec.containers[0].resources.requests;
+            let named = [("cpu", cpu), ("memory", memory), ("example.com/gpu", gpu)];
+            for (name, amount) in named.into_iter().filter_map(|(n, a)| Some((n, a?))) {
+                requests.insert(name.to_owned(), quantity(amount));
+            }
+            match port {
+                Some((port, protocol, ip)) => pod.host_port(port, protocol, ip),
+                None => pod,
+            }
+        },
+    )
+}
+
+/// Names of claims that random pods use.
+const CLAIMS: [&str; 3] = ["c0", "c1", "c2"];
+
+/// Volumes of a pod.
+fn volumes() -> impl Strategy<Value = Value> {
+    let claim = select(CLAIMS.to_vec())
+        .prop_map(|name| json!({"name": "v", "persistentVolumeClaim": {"claimName": name}}));
+    let disk = (select(vec!["a", "b"]), any::<bool>()).prop_map(
+        |(name, ro)| json!({"name": "v", "gcePersistentDisk": {"pdName": name, "readOnly": ro}}),
+    );
+    vec(prop_oneof![3 => claim.boxed(), 2 => disk.boxed()], 1..3).prop_map(|list| json!(list))
+}
+
+/// A volume, claim, class, driver or node's drivers: few of each, so that they
+/// meet.
+pub(crate) fn any_object() -> impl Strategy<Value = Object> {
+    let volume = (
+        0..4usize,
+        select(NODES.to_vec()),
+        select(vec!["1Gi", "5Gi", "9Gi"]),
+        select(vec!["Available", "Available", "Bound"]),
+        option::weighted(0.3, select(CLAIMS.to_vec())),
+        option::weighted(0.3, select(vec!["a", "b", "a__b"])),
+    )
+        .prop_map(|(i, host, size, phase, claim, zone)| {
+            let labels = zone.map(|z| json!({"topology.kubernetes.io/zone": z}));
+            let claim = claim.map(|c| json!({"namespace": "default", "name": c}));
+            super::wire(json!({"metadata": {"name": format!("v{i}"), "labels": labels},
+                "spec": {"capacity": {"storage": size}, "storageClassName": "local",
+                    "claimRef": claim, "csi": {"driver": "csi.x", "volumeHandle": i.to_string()},
+                    "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [
+                        {"key": "host", "operator": "In", "values": [host, "n0"]}]}]}}},
+                "status": {"phase": phase}}))
+        })
+        .prop_map(Object::PersistentVolume);
+    let claim = (
+        select(CLAIMS.to_vec()),
+        option::weighted(0.5, 0..4usize),
+        select(vec!["local", "made"]),
+        select(vec!["1Gi", "5Gi"]),
+        select(vec!["ReadWriteOnce", "ReadWriteOncePod"]),
+    )
+        .prop_map(|(name, volume, class, size, mode)| {
+            let done = volume.map(|_| json!({"pv.kubernetes.io/bind-completed": "yes"}));
+            super::wire(json!({
+                "metadata": {"name": name, "namespace": "default", "annotations": done},
+                "spec": {"storageClassName": class, "volumeName": volume.map(|v| format!("v{v}")),
+                    "accessModes": [mode], "resources": {"requests": {"storage": size}}}}))
+        })
+        .prop_map(Object::PersistentVolumeClaim);
+    let class = (select(vec![("local", "kubernetes.io/no-provisioner"), ("made", "csi.x")]))
+        .prop_map(|(name, provisioner)| {
+            super::wire(json!({"metadata": {"name": name}, "provisioner": provisioner,
+                "volumeBindingMode": "WaitForFirstConsumer"}))
+        })
+        .prop_map(Object::StorageClass);
+    let drivers = (select(NODES.to_vec()), 0..3i32)
+        .prop_map(|(node, count)| {
+            super::wire(json!({"metadata": {"name": node}, "spec": {"drivers": [
+                {"name": "csi.x", "allocatable": {"count": count}},
+                {"name": "pd.csi.storage.gke.io", "allocatable": {"count": count}}]}}))
+        })
+        .prop_map(Object::CSINode);
+    prop_oneof![4 => volume, 4 => claim, 2 => class, 2 => drivers]
 }
 
 /// A pod with constraints.

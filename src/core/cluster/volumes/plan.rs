@@ -30,6 +30,14 @@ pub struct VolumeBindingPlan {
     pub volume: Arc<Volume>,
 }
 
+impl VolumePlan {
+    /// The version that our write of an object made.
+    #[must_use]
+    pub fn version_of(&self, object: &str) -> Option<&str> {
+        self.written.get(object).map(|v| &**v)
+    }
+}
+
 impl VolumeBindingPlan {
     /// Whether the volume names the claim already, by an administrator's hand
     /// or ours.

@@ -9,10 +9,10 @@ use proptest::prelude::*;
 use super::super::ledger::Ledger;
 use crate::cluster::{Cluster, NodeId};
 use crate::framework::Profile;
-use crate::io::{Change, Input, ObjectKey, Tick};
+use crate::io::{Change, Input, Object, ObjectKey, Tick};
 use crate::model::{PodId, PodShape};
 use crate::report::explain;
-use crate::testing::random::{NODES, any_load, any_node, any_pod};
+use crate::testing::random::{NODES, any_load, any_node, any_object, any_pod};
 use crate::testing::{ClusterExt, NodeExt, PodExt, cluster, node, pod};
 use crate::{Config, Core};
 
@@ -80,6 +80,7 @@ enum Op {
     RemoveNode(usize),
     Place(Box<k8s::Pod>, usize, bool),
     RemovePod(usize),
+    Object(Box<Object>),
     Sync,
 }
 
@@ -91,6 +92,7 @@ fn op() -> impl Strategy<Value = Op> {
         4 => (any_load(), 0..NODES.len(), any::<bool>())
             .prop_map(|(load, at, assumed)| Op::Place(Box::new(load), at, assumed)),
         2 => (0..99usize).prop_map(Op::RemovePod),
+        3 => any_object().prop_map(|o| Op::Object(Box::new(o))),
         3 => Just(Op::Sync),
     ]
 }
@@ -113,6 +115,9 @@ fn apply(cluster: &mut Cluster, placed: &mut Vec<PodId>, op: Op) {
             let pod = placed.swap_remove(i % placed.len());
             cluster.drop_pod(pod);
         }
+        Op::Object(object) => {
+            cluster.volumes_mut().upsert(*object, 0);
+        }
         Op::RemovePod(_) | Op::Sync => {}
     }
 }
@@ -124,10 +129,14 @@ proptest! {
     fn a_kept_ledger_equals_a_fresh_one_and_a_full_explanation(
         nodes in vec((0..NODES.len()).prop_flat_map(|i| any_node(NODES[i])), 0..6),
         pods in vec(any_pod(), 1..3),
+        objects in vec(any_object(), 0..12),
         ops in vec(op(), 0..25),
     ) {
         let profile = profile();
         let mut cluster = cluster(nodes);
+        objects.into_iter().for_each(|o| {
+            cluster.volumes_mut().upsert(o, 0);
+        });
         let shapes: Vec<PodShape> = pods.iter().map(|p| cluster.shape_of(p)).collect();
         // Counters are kept for shapes that are in use.
         shapes.iter().for_each(|s| {
@@ -232,6 +241,7 @@ fn effects(inputs: &[Op], pods: &[k8s::Pod]) -> String {
     for (i, op) in inputs.iter().enumerate() {
         now = now.after_secs(1);
         let input = match op {
+            Op::Object(object) => Input::Object(object.clone()),
             Op::Node(node) => Input::Node(Change::Upsert(node.clone())),
             Op::RemoveNode(i) => {
                 let name = NODES[*i].to_owned();

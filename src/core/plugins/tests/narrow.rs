@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use crate::framework::{PluginArgs, PreFilterResult, Registry};
 use crate::plugins::NodeAffinityArgs;
-use crate::testing::random::{NODES, any_load, any_node, any_pod};
+use crate::testing::random::{NODES, any_load, any_node, any_object, any_pod};
 use crate::testing::{ClusterExt, PodExt, cluster, wire};
 
 fn nodes() -> impl Strategy<Value = Vec<muster_api::k8s::Node>> {
@@ -36,8 +36,12 @@ proptest! {
         there in vec((any_load(), prop::sample::select(NODES.to_vec())), 0..6),
         pod in any_pod(),
         gone in prop::sample::select(NODES.to_vec()),
+        objects in vec(any_object(), 0..16),
     ) {
         let mut cluster = cluster(nodes);
+        objects.into_iter().for_each(|o| {
+            cluster.volumes_mut().upsert(o, 0);
+        });
         there.into_iter().for_each(|(load, node)| {
             cluster.add_wire_pod(&load.on(node));
         });

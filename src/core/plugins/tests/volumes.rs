@@ -21,6 +21,7 @@ pub(super) fn uses(claim: &str) -> k8s::Pod {
 }
 
 /// Adds objects by kind; claims are in `default`.
+#[allow(clippy::needless_pass_by_value, reason = "callers make it on the spot")]
 pub(super) fn add(cluster: &mut Cluster, objects: Value) {
     for mut object in objects.as_array().expect("a list").clone() {
         let kind = object["kind"].as_str().expect("a kind").to_owned();

@@ -9,7 +9,7 @@ use crate::framework::{
     Actions, Filter, Hint, HintCx, Plugin, PreFilter, PreFilterResult, Registration, Resource,
     State, Status, Subject,
 };
-use crate::model::{Pod, PodShape, PodVolumes};
+use crate::model::{Disk, Pod, PodShape, PodVolumes};
 use crate::plugins::names;
 
 const CONFLICT: &str = "node(s) had no available disk";
@@ -103,9 +103,10 @@ impl PreFilter for VolumeRestrictions {
                 }
             }
         }
-        let used = |name: &&Box<str>| is_used(cluster, &claim_key(&volumes.namespace, name));
-        state.conflicts = state.claims.iter().filter(used).map(|_| 1).sum();
-        if state.conflicts == 0 && !volumes.disks().any(|d| d.is_restricted()) {
+        for name in &state.claims {
+            state.conflicts += i64::from(is_used(cluster, &claim_key(&volumes.namespace, name)));
+        }
+        if state.conflicts == 0 && !volumes.disks().any(Disk::is_restricted) {
             return PreFilterResult::Skip;
         }
         PreFilterResult::Go { state: Some(Box::new(state)), nodes: None }
@@ -130,7 +131,7 @@ impl Filter for VolumeRestrictions {
     fn filter(&self, state: &State, shape: &PodShape, node: NodeView<'_>) -> Result<(), Status> {
         let own = shape.volumes.as_deref();
         let restricted = || own.into_iter().flat_map(PodVolumes::disks);
-        if restricted().any(|d| d.is_restricted()) {
+        if restricted().any(Disk::is_restricted) {
             let others = node.pod_volumes().flat_map(PodVolumes::disks);
             if others.into_iter().any(|other| restricted().any(|own| own.conflicts(other))) {
                 return Err(Status::unschedulable(CONFLICT));

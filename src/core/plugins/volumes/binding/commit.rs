@@ -97,7 +97,7 @@ fn check(plan: &VolumePlan, placed: &Placed<'_>) -> Result<bool, String> {
         let volume = objects.volume(name).ok_or_else(|| missing(name))?;
         let key = claim_key(&binding.claim.metadata.namespace, &binding.claim.metadata.name);
         let claim = objects.claim(&key).ok_or_else(|| missing(&key))?;
-        if is_older(&volume.object.metadata, plan.written.get(name.as_str())) {
+        if is_older(&volume.object.metadata, plan.version_of(name)) {
             return Ok(false);
         }
         reachable(name)?;
@@ -113,7 +113,7 @@ fn check(plan: &VolumePlan, placed: &Placed<'_>) -> Result<bool, String> {
         let shown = objects.claim(&key);
         let shown =
             shown.ok_or_else(|| format!("failed to check provisioning pvc: {key:?} not found"))?;
-        if is_older(&shown.metadata, plan.written.get(key.as_str())) {
+        if is_older(&shown.metadata, plan.version_of(&key)) {
             return Ok(false);
         }
         let selected = shown.metadata.annotations.get(annotations::SELECTED_NODE);
@@ -130,10 +130,10 @@ fn check(plan: &VolumePlan, placed: &Placed<'_>) -> Result<bool, String> {
 
 /// Whether the watch has yet to show what was written. Versions of one object
 /// can be compared as numbers; what is no number is taken as current.
-fn is_older(shown: &k8s::ObjectMeta, written: Option<&Box<str>>) -> bool {
+fn is_older(shown: &k8s::ObjectMeta, written: Option<&str>) -> bool {
     let number = |text: &str| text.parse::<u64>().ok();
     written
-        .and_then(|w| number(w))
+        .and_then(number)
         .zip(number(&shown.resource_version))
         .is_some_and(|(written, shown)| shown < written)
 }
