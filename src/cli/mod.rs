@@ -4,6 +4,7 @@
 //! never hold logic of its own beyond turning flags into options.
 
 pub mod explain;
+mod fuzz;
 mod run;
 pub mod simulate;
 

@@ -264,6 +264,7 @@ impl Core {
             }
             PodStage::Bound(_) => {}
         }
+        self.condition_seen(id);
     }
 
     fn update_pending(
@@ -380,6 +381,7 @@ impl Core {
             return;
         };
         self.queue.remove(pod);
+        self.unremind(pod);
         self.release(now, pod);
         self.vacate(now, pod);
         self.cluster.drop_pod(pod);

@@ -13,6 +13,7 @@ mod permit;
 mod pre_bind;
 mod prepare;
 mod prepare_classes;
+mod remind;
 #[cfg(test)]
 mod tests;
 
@@ -136,6 +137,9 @@ pub struct Core {
     /// Pods parked on an outside call.
     calls: IdMap<Token, PodId>,
     timers: std::collections::BTreeSet<(Tick, PodId)>,
+    /// Conditions asked for and not yet seen, and when to ask again.
+    told: IdMap<PodId, remind::Told>,
+    reminders: std::collections::BTreeSet<(Tick, PodId)>,
     effects: Vec<Effect>,
     observations: Vec<Observation>,
     stopwatch: Arc<dyn Stopwatch>,
@@ -166,6 +170,8 @@ impl Core {
             bindings: IdMap::default(),
             calls: IdMap::default(),
             timers: std::collections::BTreeSet::new(),
+            told: IdMap::default(),
+            reminders: std::collections::BTreeSet::new(),
             effects: Vec::new(),
             observations: Vec::new(),
             stopwatch: Arc::new(NoTime),
@@ -205,13 +211,15 @@ impl Core {
             self.timers.remove(&(due, pod));
             self.binding_timer(now, pod);
         }
+        self.remind(now);
     }
 
     /// When [`Core::advance`] next has something to do.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Tick> {
         let timer = self.timers.first().map(|(due, _)| *due);
-        timer.into_iter().chain(self.queue.next_deadline()).min()
+        let reminder = self.reminders.first().map(|(due, _)| *due);
+        timer.into_iter().chain(reminder).chain(self.queue.next_deadline()).min()
     }
 
     /// What the core wants done, in order.
@@ -234,7 +242,7 @@ impl Core {
             let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(now, pod)));
             let decision = attempt.unwrap_or_else(|panic| {
                 self.effects.truncate(said);
-                self.quarantine(pod, &*panic)
+                self.quarantine(now, pod, &*panic)
             });
             if let Some(decision) = decision {
                 break (decision, started);

@@ -94,3 +94,10 @@ pub(crate) fn delete_version(name: &str, wanted: &str, found: &str) -> ApiError 
     );
     ApiError::conflict("Pod", name, &why)
 }
+
+/// The precondition of an update: the version must be the current one.
+pub(crate) fn stale(resource: &str, name: &str) -> ApiError {
+    let why = "the object has been modified; please apply your changes to the latest version and \
+               try again";
+    ApiError::conflict(resource, name, why)
+}

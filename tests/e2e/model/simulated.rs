@@ -1,28 +1,31 @@
 //! The operations on the simulator's API server.
 
+use std::collections::BTreeSet;
+
 use muster_api::k8s::{Container, Pod, PodSchedulingGate};
 use muster_core::io::{Condition, PodRef, StatusPatch};
 use muster_sim::model::budget::{Amount, Budget};
 use muster_sim::model::errors::ApiError;
 use muster_sim::model::eviction::DeleteOptions;
-use muster_sim::model::server::Server;
+use muster_sim::model::server::{Server, WatchEvent};
 
 use super::{Answer, Op, Shown, Uid, Version, alike, budget_line};
 
 pub(super) struct Simulated {
     server: Server,
     namespace: &'static str,
+    budgets: Vec<&'static str>,
 }
 
 impl Simulated {
     pub(super) fn new(namespace: &'static str) -> Self {
-        Self { server: Server::default(), namespace }
+        Self { server: Server::new(), namespace, budgets: Vec::new() }
     }
 
     fn uid(&self, pod: &str, uid: Uid) -> Option<String> {
         match uid {
             Uid::Any => None,
-            Uid::Right => self.server.pod(self.namespace, pod).map(|p| p.metadata.uid.clone()),
+            Uid::Right => self.server.pod(self.namespace, pod).ok().map(|p| p.metadata.uid),
             Uid::Wrong => Some("another".to_owned()),
         }
     }
@@ -43,10 +46,10 @@ impl Simulated {
         grace_seconds: Option<i64>,
         dry_run: bool,
     ) -> DeleteOptions {
-        let current = self.server.pod(self.namespace, pod).map(|p| &p.metadata.resource_version);
+        let current = self.server.pod(self.namespace, pod).ok();
         let resource_version = match version {
             Version::Any => None,
-            Version::Current => current.cloned(),
+            Version::Current => current.map(|p| p.metadata.resource_version),
             Version::Old => Some("0".to_owned()),
         };
         DeleteOptions { grace_seconds, uid: self.uid(pod, uid), resource_version, dry_run }
@@ -58,13 +61,12 @@ impl Simulated {
             Op::Create { pod, app, gated } => {
                 self.server.create_pod(new_pod(namespace, pod, app, gated))
             }
-            Op::Phase { pod, phase: "Unready" } => {
-                self.server.set_phase(namespace, pod, "Running", false)
+            Op::Phase { pod, phase: "Unready" } => self.server.set_unready(namespace, pod),
+            Op::Phase { pod, phase } => self.server.set_phase(namespace, pod, phase),
+            Op::Bind { pod, node, uid } => {
+                let uid = self.uid(pod, uid);
+                self.server.bind(namespace, pod, uid.as_deref(), node)
             }
-            Op::Phase { pod, phase } => {
-                self.server.set_phase(namespace, pod, phase, phase == "Running")
-            }
-            Op::Bind { pod, node, uid } => self.server.bind(&self.pod_ref(pod, uid), node),
             Op::Condition { pod, uid, message } => self.server.patch_status(&StatusPatch {
                 pod: self.pod_ref(pod, uid),
                 condition: Some(Condition {
@@ -78,13 +80,14 @@ impl Simulated {
             }),
             Op::Delete { pod, uid, version, grace, dry_run } => {
                 let options = self.options(pod, uid, version, grace, dry_run);
-                self.server.delete(namespace, pod, &options)
+                self.server.delete_pod(namespace, pod, &options)
             }
             Op::Evict { pod, uid, grace, dry_run } => {
                 let options = self.options(pod, uid, Version::Any, grace, dry_run);
                 self.server.evict(namespace, pod, &options)
             }
             Op::Budget { name, app, min_available, always } => {
+                self.budgets.push(name);
                 self.server.create_budget(Budget {
                     namespace: namespace.to_owned(),
                     name: name.to_owned(),
@@ -100,9 +103,9 @@ impl Simulated {
 
     /// Does it and says what the server said.
     pub(super) fn run(&mut self, op: &Op) -> Answer {
-        let pods: Vec<Pod> = self.server.pods().cloned().collect();
+        let pods = self.pods();
         let result = self.apply(op);
-        self.server.settle();
+        self.server.reconcile_budgets();
         let Err(error) = result else {
             return Answer::default();
         };
@@ -119,25 +122,37 @@ impl Simulated {
         }
     }
 
+    fn pods(&self) -> Vec<Pod> {
+        self.server.list_pods(None).unwrap_or_default()
+    }
+
     pub(super) fn state(&self) -> Vec<String> {
-        let mut lines: Vec<String> = self.server.pods().map(pod_line).collect();
-        lines.extend(self.server.budgets().iter().map(|budget| {
-            let status = &budget.status;
-            budget_line(
-                &budget.spec.name,
+        let mut lines: Vec<String> = self.pods().iter().map(pod_line).collect();
+        lines.extend(self.budgets.iter().filter_map(|name| {
+            let status = self.server.budget(self.namespace, name)?;
+            Some(budget_line(
+                name,
                 status.disruptions_allowed,
                 status.current_healthy,
                 status.desired_healthy,
                 status.expected_pods,
-            )
+            ))
         }));
         lines.sort();
         lines
     }
 
     pub(super) fn watched(&self) -> Vec<String> {
+        let mut known = BTreeSet::new();
         let events = self.server.watch_pods(0).unwrap_or_default();
-        events.iter().map(|event| format!("{} {}", event.kind, pod_line(&event.pod))).collect()
+        let lines = events.iter().map(|event| match event {
+            WatchEvent::Deleted(pod) => format!("DELETED {}", pod_line(pod)),
+            WatchEvent::Applied(pod) if known.insert(pod.metadata.uid.clone()) => {
+                format!("ADDED {}", pod_line(pod))
+            }
+            WatchEvent::Applied(pod) => format!("MODIFIED {}", pod_line(pod)),
+        });
+        lines.collect()
     }
 
     /// As after a restart: only the present is known.

@@ -7,6 +7,7 @@ mod permit;
 mod probe;
 mod random;
 mod related;
+mod remind;
 mod stages;
 mod volumes;
 mod wake;
