@@ -3,6 +3,7 @@
 //! Owns: names, help and defaults of flags, and what wrong ones are told. Must
 //! never hold logic of its own beyond turning flags into options.
 
+mod fuzz;
 mod run;
 pub mod simulate;
 

@@ -14,11 +14,35 @@ use muster_sim::report::{Summary, to_json, to_text};
 use muster_sim::time::{Micros, parse_duration};
 use muster_sim::{Meter, Options, Scenario};
 
+use super::fuzz::Fuzz;
+
 /// Arguments of `muster simulate`.
 #[derive(Debug, clap::Args)]
 pub struct SimulateArgs {
     /// Scenario file (YAML), or - for standard input; see examples/simulate/
-    pub scenario: PathBuf,
+    #[arg(required_unless_present = "fuzz", conflicts_with = "fuzz")]
+    pub scenario: Option<PathBuf>,
+
+    /// Instead of a scenario, run random worlds under random faults and check every
+    /// invariant; see docs/simulation-testing.md
+    #[arg(long)]
+    pub fuzz: bool,
+
+    /// With --fuzz: how many seeds
+    #[arg(long, requires = "fuzz", default_value_t = 1_000)]
+    pub seeds: u64,
+
+    /// With --fuzz: the first seed
+    #[arg(long, requires = "fuzz", default_value_t = 0)]
+    pub from: u64,
+
+    /// With --fuzz: stop after this many minutes
+    #[arg(long, requires = "fuzz", value_parser = parse_minutes)]
+    pub minutes: Option<f64>,
+
+    /// With --fuzz: threads; 0 is one per core
+    #[arg(long, requires = "fuzz", default_value_t = 0)]
+    pub threads: usize,
 
     /// Seed of all chance, instead of the scenario's
     #[arg(long)]
@@ -43,6 +67,12 @@ pub enum Output {
     Json,
 }
 
+fn parse_minutes(text: &str) -> Result<f64, String> {
+    let minutes: f64 = text.parse().map_err(|_| format!("{text:?} is not a number"))?;
+    let sound = minutes.is_finite() && minutes > 0.0 && minutes <= 60.0 * 24.0 * 365.0;
+    if sound { Ok(minutes) } else { Err("must be more than 0 and at most a year".to_owned()) }
+}
+
 fn parse_until(text: &str) -> Result<Micros, String> {
     match parse_duration(text)? {
         0 => Err("must be more than 0".to_owned()),
@@ -56,7 +86,11 @@ fn parse_until(text: &str) -> Result<Micros, String> {
 ///
 /// If the scenario cannot be read or does not settle.
 pub fn run(args: SimulateArgs) -> anyhow::Result<ExitCode> {
-    let SimulateArgs { scenario: path, seed, output, until } = args;
+    let SimulateArgs { scenario, seed, output, until, fuzz, seeds, from, minutes, threads } = args;
+    if fuzz {
+        return super::fuzz::run(Fuzz { seeds, from, minutes, threads });
+    }
+    let path = scenario.unwrap_or_default();
     let origin = path.display().to_string();
     let text = read(&path).with_context(|| format!("cannot read scenario {origin}"))?;
     let scenario = Scenario::parse(&text, &origin)?;

@@ -61,6 +61,8 @@ pub(crate) enum Event {
     Lease(Identity),
     /// A scheduler process starts.
     Start(Replica),
+    /// A process that stood still goes on.
+    Thaw(Identity),
     /// A fault of the plan, by position.
     Blow(usize),
     /// Nothing goes wrong any more: what is broken is mended.
@@ -86,7 +88,7 @@ pub(crate) enum Event {
 impl Event {
     /// Whether the cluster may still move because of it. A scheduler that only
     /// tries again, or says again why it cannot, moves nothing.
-    fn moves(&self) -> bool {
+    pub(crate) fn moves(&self) -> bool {
         match self {
             Self::Call(_, _, call, _) => matches!(call, PodCall::Bind(_)),
             Self::Hear(..)

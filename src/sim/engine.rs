@@ -40,6 +40,8 @@ pub(crate) struct Engine<'a> {
     seed: u64,
     pub(crate) now: Tick,
     moved: Tick,
+    /// When something last happened that was more than a retry.
+    stirred: Tick,
     pub(crate) agenda: Agenda,
     pub(crate) link: Link,
     pub(crate) api: Api,
@@ -79,6 +81,7 @@ impl<'a> Engine<'a> {
             seed,
             now: EPOCH,
             moved: EPOCH,
+            stirred: EPOCH,
             agenda: Agenda::default(),
             link: Link::new(&rng, Latency::default(), faults),
             api: if plan.is_empty() { Api::default() } else { Api::with_history() },
@@ -196,13 +199,17 @@ impl<'a> Engine<'a> {
             if limit.is_some_and(|limit| next > limit) {
                 break Ended::Until;
             }
-            if !self.agenda.moving() && next > self.moved.after_micros(quiet) {
+            let last = if faulty { self.stirred } else { self.moved };
+            if !self.agenda.moving() && next > last.after_micros(quiet) {
                 break Ended::Quiet;
             }
             let Some((at, event)) = self.agenda.pop() else {
                 break Ended::Quiet;
             };
             self.now = at;
+            if event.moves() {
+                self.stirred = at;
+            }
             self.step(event);
             self.steps += 1;
             if self.steps == most {
@@ -240,9 +247,9 @@ impl<'a> Engine<'a> {
     fn step(&mut self, event: Event) {
         let now = self.now;
         if let Some(who) = event.process() {
-            match self.process(who).map(|p| p.frozen_until) {
+            match self.process(who) {
                 None => return,
-                Some(until) if until > now => return self.agenda.push(until, event),
+                Some(Process { frozen: Some(inbox), .. }) => return inbox.push(event),
                 Some(_) => {}
             }
         }
@@ -255,6 +262,11 @@ impl<'a> Engine<'a> {
             Event::Again(who, serial) => self.send(who, serial),
             Event::Lease(who) => self.look_at_lease(who),
             Event::Start(replica) => self.start(replica),
+            Event::Thaw(who) => {
+                // What arrived meanwhile is handled now, in order.
+                let inbox = self.process(who).and_then(|process| process.frozen.take());
+                inbox.into_iter().flatten().for_each(|event| self.step(event));
+            }
             Event::Blow(index) => self.blow(self.scenario.faults.blows[index].1),
             Event::Mend => self.mend(),
             Event::Timer(who) => {
@@ -287,6 +299,7 @@ impl<'a> Engine<'a> {
             }
         }
         for mut notice in self.api.take_notices() {
+            self.stirred = now;
             let kind = notice.kind();
             if self.link.faults.strikes(now, Fault::Malformed) {
                 notice.set_broken();
@@ -449,8 +462,13 @@ impl<'a> Engine<'a> {
                 }
             }
             Blow::Freeze { replica, span } => {
-                if let Some(process) = named(self, replica).and_then(|who| self.process(who)) {
-                    process.frozen_until = now.after_micros(span);
+                let who = named(self, replica);
+                if let Some(process) = who.and_then(|who| self.process(who))
+                    && process.frozen.is_none()
+                {
+                    process.frozen = Some(Vec::new());
+                    let who = process.me;
+                    self.agenda.push(now.after_micros(span), Event::Thaw(who));
                 }
             }
             Blow::ClockJump { replica, by } => {

@@ -17,7 +17,7 @@ use crate::time::{EPOCH, MILLISECOND, Micros, SECOND};
 /// last write of its holder, as a deadline on the server would have it.
 const SLOW_CALL: (Micros, Micros) = (200 * MILLISECOND, 4_500 * MILLISECOND);
 /// How long a slow watch event takes.
-const SLOW_WATCH: (Micros, Micros) = (300 * MILLISECOND, 8 * SECOND);
+const SLOW_WATCH: (Micros, Micros) = (300 * MILLISECOND, 25 * SECOND);
 
 /// How often each fault happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

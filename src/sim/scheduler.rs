@@ -9,6 +9,7 @@ use muster_core::io::{Effect, Input, Kind, PodRef, Tick};
 use muster_core::report::Observation;
 use muster_core::{CacheView, Config, Core, Decision, Outcome, QueueView};
 
+use crate::agenda::Event;
 use crate::check::Finding;
 use crate::lease::{Candidate, Identity};
 use crate::time::{MILLISECOND, Micros};
@@ -154,7 +155,8 @@ pub(crate) struct Process {
     pub(crate) streams: [Stream; 2],
     /// Without a lease the process always leads.
     pub(crate) candidate: Option<Candidate>,
-    pub(crate) frozen_until: Tick,
+    /// While it stands still: what has arrived.
+    pub(crate) frozen: Option<Vec<Event>>,
     free_at: Tick,
     cycle_at: Option<Tick>,
     timer_at: Option<Tick>,
@@ -173,7 +175,7 @@ impl Process {
             writer: Writer::default(),
             streams: [Stream::default(); 2],
             candidate: elects.then(|| Candidate::new(me)),
-            frozen_until: Tick(i64::MIN),
+            frozen: None,
             free_at: now,
             cycle_at: None,
             timer_at: None,

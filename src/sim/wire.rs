@@ -116,7 +116,8 @@ impl Engine<'_> {
         }
         self.link.faults.counts.relists += 1;
         let lag = self.link.faults.list_lag(now);
-        let revision = self.api.revision().saturating_sub(lag);
+        let oldest = self.api.log().map_or(0, |log| log.oldest(kind));
+        let revision = self.api.revision().saturating_sub(lag).max(oldest);
         self.list(who, kind, revision, LIST_STEP);
     }
 

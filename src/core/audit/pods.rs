@@ -8,7 +8,7 @@ use super::requests;
 use crate::io::Tick;
 
 /// Tries of a bind whose answers never come, after which the room may be given up.
-const MOST_UNKNOWNS: u32 = 60;
+pub(super) const MOST_UNKNOWNS: u32 = 60;
 
 /// Where a pod is, by what went in and came out.
 #[derive(Clone, Debug)]
@@ -171,7 +171,7 @@ impl Pod {
     pub(super) fn unsettled(&self) -> bool {
         match self.stage() {
             Some(Stage::Sent { .. }) => true,
-            Some(Stage::Unknown { .. }) => {
+            Some(Stage::Unknown { .. } | Stage::Conflict { .. }) => {
                 self.perhaps.as_ref().is_some_and(|(_, n)| *n <= MOST_UNKNOWNS)
             }
             _ => false,

@@ -2,7 +2,7 @@
 
 use super::Audit;
 use super::attempts::Failure;
-use super::pods::{Place, Pod, Stage};
+use super::pods::{MOST_UNKNOWNS, Place, Pod, Stage};
 use super::world::key_of;
 use crate::io::{Change, Effect, EventRecord, Input, PodRef, StatusPatch, Tick, WriteError};
 
@@ -58,7 +58,15 @@ impl Audit {
                     p.perhaps = p.node().map(|node| (node.to_owned(), unknowns + 1));
                     p.set_stage(Stage::Unknown { since: now });
                 }
-                Some(WriteError::Conflict(_)) => p.set_stage(Stage::Conflict { since: now }),
+                // An attempt before may have been carried out.
+                Some(WriteError::Rejected(_)) if unknowns > 0 && unknowns <= MOST_UNKNOWNS => {
+                    p.perhaps = p.node().map(|node| (node.to_owned(), unknowns + 1));
+                    p.set_stage(Stage::Unknown { since: now });
+                }
+                Some(WriteError::Conflict(_)) => {
+                    p.perhaps = p.node().map(|node| (node.to_owned(), unknowns + 1));
+                    p.set_stage(Stage::Conflict { since: now });
+                }
                 Some(WriteError::NotFound(_) | WriteError::Rejected(_)) => {
                     p.set_stage(Stage::Refused);
                 }
@@ -124,9 +132,12 @@ impl Audit {
             Some("S3: the attempt is not new".to_owned())
         } else {
             match stage {
-                Some(Stage::Going | Stage::Permit { allowed: true } | Stage::Unknown { .. }) => {
-                    None
-                }
+                Some(
+                    Stage::Going
+                    | Stage::Permit { allowed: true }
+                    | Stage::Unknown { .. }
+                    | Stage::Conflict { .. },
+                ) => None,
                 other => Some(format!("S3: it is {other:?}")),
             }
         };

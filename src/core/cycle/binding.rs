@@ -14,7 +14,7 @@ use crate::report::{AttemptResult, Observation, QueuedPod};
 
 /// How long after a bind without an answer it is tried again.
 const REBIND_SECONDS: i64 = 1;
-/// Tries of a bind whose answers never come, before the room is given up.
+/// Tries of a bind whose outcome is not known, before the room is given up.
 const MAX_REBINDS: u32 = 60;
 /// How long after a conflict the watch has to show what happened.
 const SETTLE_SECONDS: i64 = 5;
@@ -324,6 +324,13 @@ impl Core {
                 binding.rebinds += 1;
                 self.set_stage(pod, Stage::Rebind, Some(now.after_secs(REBIND_SECONDS)));
             }
+            // What was refused now may have been written by an attempt before.
+            Err(WriteError::Rejected(_))
+                if binding.rebinds > 0 && binding.rebinds < MAX_REBINDS =>
+            {
+                binding.rebinds += 1;
+                self.set_stage(pod, Stage::Rebind, Some(now.after_secs(REBIND_SECONDS)));
+            }
             Err(WriteError::Conflict(_)) => {
                 self.set_stage(pod, Stage::Settle, Some(now.after_secs(SETTLE_SECONDS)));
             }
@@ -331,6 +338,12 @@ impl Core {
                 let message = error.to_string();
                 self.fail_bind(now, pod, message);
             }
+        }
+    }
+
+    fn rebound(&mut self, pod: PodId) {
+        if let Some(binding) = self.bindings.get_mut(&pod) {
+            binding.rebinds += 1;
         }
     }
 
@@ -384,6 +397,12 @@ impl Core {
         match &binding.stage {
             Stage::Permit { .. } => self.permit_timeout(now, pod),
             Stage::Rebind => self.issue_bind(now, pod),
+            // The watch is late: the pod may be where we wanted it, and then its room
+            // is taken. Asking again tells, or binds it.
+            Stage::Settle if binding.rebinds < MAX_REBINDS => {
+                self.rebound(pod);
+                self.issue_bind(now, pod);
+            }
             Stage::Settle => {
                 self.fail_bind(now, pod, "the pod could not be bound: conflict".into());
             }

@@ -8,7 +8,7 @@ use super::ledger::Ledger;
 use super::{Core, Decision, Outcome, running};
 use crate::bugs::bug;
 use crate::framework::{Code, Profile, Status};
-use crate::io::{Condition, Effect, EventRecord, StatusPatch, Tick};
+use crate::io::{Condition, Effect, EventRecord, Tick};
 use crate::model::PodId;
 use crate::queue::{PluginMask, QueueCx};
 use crate::report::{AttemptResult, Observation, fit_message, truncate_note};
@@ -124,19 +124,20 @@ impl Core {
             self.queue.failed(&cx, pod, Arc::clone(&message));
         }
         let reason = if failure.rejected { "Unschedulable" } else { "SchedulerError" };
-        self.report_failure(pod, profile_id, reason, &message);
+        self.report_failure(now, pod, profile_id, reason, &message);
         message
     }
 
     fn report_failure(
         &mut self,
+        now: Tick,
         pod: PodId,
         profile_id: usize,
         reason: &'static str,
         message: &Arc<str>,
     ) {
         let controller = Arc::clone(self.profiles[profile_id].scheduler_name());
-        let Some(record) = self.cluster.pod_mut(pod) else {
+        let Some(record) = self.cluster.pod(pod) else {
             return;
         };
         self.effects.push(Effect::Event(EventRecord {
@@ -147,29 +148,26 @@ impl Core {
             note: truncate_note(message),
             reporting_controller: controller,
         }));
-        let unchanged = record
-            .condition
-            .as_ref()
-            .is_some_and(|(status, why, text)| !status && &**why == reason && text == message);
-        if unchanged || bug!(self.bugs, ConditionForgotten) {
+        let condition = Condition {
+            status: false,
+            reason,
+            message: Arc::clone(message),
+            observed_generation: record.generation,
+        };
+        if self.says_already(pod, &condition) || bug!(self.bugs, ConditionForgotten) {
             return;
         }
-        record.condition = Some((false, reason.into(), Arc::clone(message)));
-        self.effects.push(Effect::PatchStatus(StatusPatch {
-            pod: record.key.clone(),
-            condition: Some(Condition {
-                status: false,
-                reason,
-                message: Arc::clone(message),
-                observed_generation: record.generation,
-            }),
-            nominated_node: None,
-        }));
+        self.write_condition(now, pod, condition);
     }
 
     /// The pod's cycle panicked: what it took is given back, what was derived
     /// during it is dropped, and the pod is left alone until it changes.
-    pub(super) fn quarantine(&mut self, pod: PodId, panic: &(dyn Any + Send)) -> Option<Decision> {
+    pub(super) fn quarantine(
+        &mut self,
+        now: Tick,
+        pod: PodId,
+        panic: &(dyn Any + Send),
+    ) -> Option<Decision> {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         let what = text.unwrap_or("no message");
@@ -181,7 +179,7 @@ impl Core {
         }
         self.queue.quarantine(pod, Arc::clone(&message));
         let (profile_id, mut decision) = self.undecided(pod)?;
-        self.report_failure(pod, profile_id, "SchedulerError", &message);
+        self.report_failure(now, pod, profile_id, "SchedulerError", &message);
         self.observations.push(Observation::Quarantined {
             error: format!("{}: {message}; it is not tried again until it changes", decision.pod),
         });

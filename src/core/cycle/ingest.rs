@@ -193,6 +193,7 @@ impl Core {
             PodStage::Bound(_) if assigned => self.recharge(now, id, wire),
             PodStage::Bound(_) => {}
         }
+        self.condition_seen(id);
     }
 
     fn update_pending(&mut self, now: Tick, id: PodId, wire: &k8s::Pod, gated_before: bool) {
@@ -298,6 +299,7 @@ impl Core {
             return;
         };
         self.queue.remove(pod);
+        self.unremind(pod);
         self.release(now, pod);
         self.vacate(now, pod);
         self.cluster.drop_pod(pod);

@@ -11,6 +11,7 @@ mod inspect;
 mod ledger;
 mod permit;
 mod prepare;
+mod remind;
 #[cfg(test)]
 mod tests;
 
@@ -134,6 +135,9 @@ pub struct Core {
     /// Pods parked on an outside call.
     calls: IdMap<Token, PodId>,
     timers: std::collections::BTreeSet<(Tick, PodId)>,
+    /// Conditions asked for and not yet seen, and when to ask again.
+    told: IdMap<PodId, remind::Told>,
+    reminders: std::collections::BTreeSet<(Tick, PodId)>,
     effects: Vec<Effect>,
     observations: Vec<Observation>,
     stopwatch: Arc<dyn Stopwatch>,
@@ -164,6 +168,8 @@ impl Core {
             bindings: IdMap::default(),
             calls: IdMap::default(),
             timers: std::collections::BTreeSet::new(),
+            told: IdMap::default(),
+            reminders: std::collections::BTreeSet::new(),
             effects: Vec::new(),
             observations: Vec::new(),
             stopwatch: Arc::new(NoTime),
@@ -203,13 +209,15 @@ impl Core {
             self.timers.remove(&(due, pod));
             self.binding_timer(now, pod);
         }
+        self.remind(now);
     }
 
     /// When [`Core::advance`] next has something to do.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Tick> {
         let timer = self.timers.first().map(|(due, _)| *due);
-        timer.into_iter().chain(self.queue.next_deadline()).min()
+        let reminder = self.reminders.first().map(|(due, _)| *due);
+        timer.into_iter().chain(reminder).chain(self.queue.next_deadline()).min()
     }
 
     /// What the core wants done, in order.
@@ -232,7 +240,7 @@ impl Core {
             let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(now, pod)));
             let decision = attempt.unwrap_or_else(|panic| {
                 self.effects.truncate(said);
-                self.quarantine(pod, &*panic)
+                self.quarantine(now, pod, &*panic)
             });
             if let Some(decision) = decision {
                 break (decision, started);

@@ -158,8 +158,10 @@ impl<'a> Truth<'a> {
         }
         let condition = pod.status.conditions.iter().find(|c| c.kind == "PodScheduled");
         let gated = !pod.spec.scheduling_gates.is_empty();
+        // Another leader may have found other words before this one leads again.
+        let theirs = self.rules.replicas > 1;
         match condition {
-            Some(c) if c.status == "False" && (gated || c.message == entry.message) => {}
+            Some(c) if c.status == "False" && (gated || theirs || c.message == entry.message) => {}
             Some(c) => found(
                 "O1",
                 format!("{name} says {:?}, the scheduler {:?}", c.message, entry.message),

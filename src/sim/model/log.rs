@@ -53,6 +53,11 @@ impl Log {
         }
     }
 
+    /// The oldest revision of which a list can be served.
+    pub(crate) fn oldest(&self, kind: Kind) -> u64 {
+        self.kinds[kind as usize].oldest
+    }
+
     /// What a watch from `revision` shows, or 410.
     pub(crate) fn since(&self, kind: Kind, revision: u64) -> Result<&[(u64, Notice)], ApiError> {
         let History { events, oldest } = &self.kinds[kind as usize];

@@ -15,3 +15,4 @@ pub(crate) mod kubelet;
 pub(crate) mod log;
 pub(crate) mod objects;
 pub(crate) mod requests;
+pub mod server;

@@ -307,5 +307,10 @@ fn draw_faults(draw: &mut Draw, replicas: u8, span: Micros) -> FaultPlan {
         }
     }
     plan.blows.sort_by_key(|(at, _)| *at);
+    // Two leaders at a time need a clock that is ahead and a renewal that is late.
+    let jumps = plan.blows.iter().any(|(_, blow)| matches!(blow, Blow::ClockJump { .. }));
+    if replicas > 1 && jumps && draw.chance(60) {
+        plan.per_mille[Fault::LostRenewal as usize] = 600;
+    }
     if plan.is_empty() { FaultPlan::default() } else { plan }
 }

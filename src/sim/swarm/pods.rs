@@ -83,7 +83,7 @@ fn template(draw: &mut Draw, name: &str) -> Pod {
     pod.metadata.labels = BTreeMap::from([("app".to_owned(), name.to_owned())]);
     if draw.chance(1) {
         // Huge, as far as a scheduler reads it.
-        for i in 0..200 {
+        for i in 0..90 {
             pod.metadata.labels.insert(format!("label-{i}"), "x".repeat(60));
         }
     }

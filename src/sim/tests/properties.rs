@@ -13,9 +13,9 @@ use muster_sim::{Ended, Options, Outcome, Scenario};
 
 use super::{example, parse, reports, run};
 
-/// Random scenarios; `MUSTER_SIM_SEEDS` asks for more.
+/// Random scenarios; `MUSTER_SIM_SCENARIOS` asks for more.
 fn seeds() -> u64 {
-    std::env::var("MUSTER_SIM_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(150)
+    std::env::var("MUSTER_SIM_SCENARIOS").ok().and_then(|n| n.parse().ok()).unwrap_or(150)
 }
 
 /// A small cluster under more or less pressure, with accidents.

@@ -5,8 +5,9 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use muster_sim::Scenario;
 use muster_sim::faults::Counts;
-use muster_sim::swarm::{SeedReport, Tweak, draw, replay_line, run_seed, shrink};
+use muster_sim::swarm::{SeedReport, Tweak, draw, replay_line, run_scenario, run_seed, shrink};
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default)
@@ -76,4 +77,55 @@ fn ten_thousand_worlds_hold() {
         let _ = writeln!(text, "{}: {}", report.seed, report.violations[0]);
     }
     assert!(failed.is_empty(), "{} of {count} seeds fail\n{text}", failed.len());
+}
+
+/// Every kind of fault really happens, so that none is promised in vain.
+#[test]
+fn every_fault_happens() {
+    let reports = run_all(1_000_000..1_001_500, 2);
+    let never: Vec<&str> =
+        totals(&reports).rows().filter(|(_, n)| *n == 0).map(|(name, _)| name).collect();
+    assert!(never.is_empty(), "never happened: {never:?}");
+    let binds: u64 = reports.iter().map(|r| r.binds).sum();
+    assert!(binds > 5_000, "only {binds} binds: hardly anything is scheduled");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_on_any_number_of_threads() {
+    let (one, two) = (run_all(0..200, 1), run_all(0..200, 2));
+    assert_eq!(one, two);
+    let digests: std::collections::BTreeSet<u64> = one.iter().map(|r| r.digest).collect();
+    assert_eq!(digests.len(), one.len(), "different seeds are different worlds");
+}
+
+/// A drawn world, written and read, is the same world.
+#[test]
+fn a_world_survives_being_written() {
+    for seed in 0..100 {
+        let drawn = draw(seed);
+        let yaml = drawn.to_yaml();
+        let read = Scenario::parse(&yaml, "case.yaml").unwrap_or_else(|e| panic!("{e}\n{yaml}"));
+        let tweak = Tweak::default();
+        assert_eq!(run_scenario(&drawn, &tweak), run_scenario(&read, &tweak), "{yaml}");
+    }
+}
+
+/// Worlds that once went wrong; the first lines of each say how.
+#[test]
+fn what_once_went_wrong_stays_right() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/regressions");
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .expect("the folder exists")
+        .map(|entry| entry.expect("it can be read").path())
+        .collect();
+    files.sort();
+    assert!(!files.is_empty());
+    for file in files {
+        let text = std::fs::read_to_string(&file).expect("it can be read");
+        let name = file.display().to_string();
+        assert!(text.starts_with("# "), "{name}: say what was wrong");
+        let scenario = Scenario::parse(&text, &name).unwrap_or_else(|e| panic!("{e}"));
+        let report = run_scenario(&scenario, &Tweak::default());
+        assert!(report.is_clean(), "{name}: {:?}", report.violations);
+    }
 }

@@ -224,7 +224,7 @@ fn a_bind_that_never_gets_an_answer_is_given_up_in_the_end() {
 }
 
 #[test]
-fn a_conflict_waits_for_the_watch_and_then_gives_up() {
+fn a_conflict_waits_for_the_watch_and_then_asks_again() {
     let mut h = Harness::new();
     h.node(node("n1"));
     h.pod(pod("a"));
@@ -238,11 +238,37 @@ fn a_conflict_waits_for_the_watch_and_then_gives_up() {
     assert_eq!(h.cache(), ["n1: default/a, default/b"]);
     h.edit("a", |p| "n1".clone_into(&mut p.spec.node_name));
     check(h.effects(), "Normal default/a Scheduled: Successfully assigned default/a to n1");
+    // The watch may be late, and the pod be bound where we wanted it: its room stays.
     h.sleep(1);
+    check(h.effects(), "bind default/b -> n1");
+    assert_eq!(h.cache(), ["n1: default/a, default/b"]);
+    for _ in 0..59 {
+        h.answer("b", Err(WriteError::Conflict("already bound".into())));
+        h.sleep(5);
+        check(h.effects(), "bind default/b -> n1");
+    }
+    h.answer("b", Err(WriteError::Conflict("already bound".into())));
+    h.sleep(5);
     let effects = h.effects();
     assert!(
         effects[1].starts_with("status default/b false SchedulerError: running Bind plugin"),
         "{effects:?}"
     );
     assert_eq!((h.queue_of("b"), h.cache()), ("backoff", vec!["n1: default/a".to_owned()]));
+}
+
+#[test]
+fn a_refusal_after_a_bind_without_an_answer_keeps_the_room() {
+    let mut h = Harness::new();
+    h.node(node("n1"));
+    h.pod(pod("a"));
+    h.run();
+    h.answer("a", Err(WriteError::Unknown("timeout".into())));
+    h.sleep(1);
+    check(h.effects(), "bind default/a -> n1");
+    h.answer("a", Err(WriteError::Rejected("connection refused".into())));
+    check(h.effects(), "");
+    assert_eq!(h.cache(), ["n1: default/a"]);
+    h.sleep(1);
+    check(h.effects(), "bind default/a -> n1");
 }

@@ -6,5 +6,6 @@ mod panics;
 mod permit;
 mod probe;
 mod random;
+mod remind;
 mod stages;
 mod wake;

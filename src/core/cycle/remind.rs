@@ -1,0 +1,106 @@
+//! Conditions that were asked for and not yet seen on the API server.
+//!
+//! A status patch has no answer: the shell may drop it, the server refuse it, the
+//! process that carried it end. So a condition counts as written only when the
+//! watch shows it; until then it is asked for again, now and then.
+
+use super::Core;
+use crate::io::{Condition, Effect, StatusPatch, Tick};
+use crate::model::{PodId, PodStage};
+
+/// How long the watch has to show a condition before it is asked for again.
+const REMIND_SECONDS: i64 = 30;
+/// How often it is asked for again; the next failure of the pod begins anew.
+const MAX_REMINDERS: u32 = 20;
+
+/// A condition on its way.
+pub(super) struct Told {
+    condition: Condition,
+    due: Tick,
+    reminders: u32,
+}
+
+impl Core {
+    /// Whether this is what the pod's condition says, as far as is known.
+    pub(super) fn says_already(&self, pod: PodId, wanted: &Condition) -> bool {
+        let same = |status: bool, reason: &str, message: &str| {
+            status == wanted.status && reason == wanted.reason && message == &*wanted.message
+        };
+        let known = self.cluster.pod(pod).and_then(|record| record.condition.as_ref());
+        let told = self.told.get(&pod).map(|told| &told.condition);
+        known.is_some_and(|(status, reason, message)| same(*status, reason, message))
+            && told.is_none_or(|told| same(told.status, told.reason, &told.message))
+    }
+
+    /// Asks for a condition.
+    pub(super) fn write_condition(&mut self, now: Tick, pod: PodId, condition: Condition) {
+        let Some(record) = self.cluster.pod_mut(pod) else {
+            return;
+        };
+        let Condition { status, reason, message, .. } = &condition;
+        record.condition = Some((*status, (*reason).into(), message.clone()));
+        self.patch_condition(pod, condition.clone());
+        self.unremind(pod);
+        let due = now.after_secs(REMIND_SECONDS);
+        self.reminders.insert((due, pod));
+        self.told.insert(pod, Told { condition, due, reminders: 0 });
+    }
+
+    fn patch_condition(&mut self, pod: PodId, condition: Condition) {
+        let Some(record) = self.cluster.pod(pod) else {
+            return;
+        };
+        self.effects.push(Effect::PatchStatus(StatusPatch {
+            pod: record.key.clone(),
+            condition: Some(condition),
+            nominated_node: None,
+        }));
+    }
+
+    /// Nothing needs to be said of the pod any more, or it was seen.
+    pub(super) fn unremind(&mut self, pod: PodId) {
+        if let Some(told) = self.told.remove(&pod) {
+            self.reminders.remove(&(told.due, pod));
+        }
+    }
+
+    /// The watch showed the pod: perhaps with the condition that was asked for.
+    pub(super) fn condition_seen(&mut self, pod: PodId) {
+        let Some(told) = self.told.get(&pod) else {
+            return;
+        };
+        let Some(record) = self.cluster.pod(pod) else {
+            return self.unremind(pod);
+        };
+        let wanted = &told.condition;
+        let shown = record.condition.as_ref().is_some_and(|(status, reason, message)| {
+            *status == wanted.status && **reason == *wanted.reason && *message == wanted.message
+        });
+        if shown || matches!(record.stage, PodStage::Bound(_)) {
+            self.unremind(pod);
+        }
+    }
+
+    /// Asks again for what the watch has not shown.
+    pub(super) fn remind(&mut self, now: Tick) {
+        while let Some(&(due, pod)) = self.reminders.first() {
+            if due > now {
+                break;
+            }
+            self.reminders.remove(&(due, pod));
+            let waits = self.cluster.pod(pod).is_some_and(|p| p.stage == PodStage::Pending);
+            let Some(told) = self.told.get_mut(&pod) else {
+                continue;
+            };
+            if !waits || told.reminders == MAX_REMINDERS {
+                self.told.remove(&pod);
+                continue;
+            }
+            told.reminders += 1;
+            told.due = now.after_secs(REMIND_SECONDS);
+            let (due, condition) = (told.due, told.condition.clone());
+            self.reminders.insert((due, pod));
+            self.patch_condition(pod, condition);
+        }
+    }
+}
