@@ -34,13 +34,15 @@ pub struct Tweak {
     pub audit: bool,
     /// Where test plugins write what was called, for the audit to read.
     pub calls: Option<PointLog>,
+    /// Test plugins that any event makes look again at what they rejected.
+    pub eager: Vec<&'static str>,
     /// Whether decisions carry a fresh evaluation, for the audit to compare.
     pub trace: bool,
 }
 
 impl Default for Tweak {
     fn default() -> Self {
-        Self { config: None, audit: true, calls: None, trace: false }
+        Self { config: None, audit: true, calls: None, eager: Vec::new(), trace: false }
     }
 }
 
