@@ -190,6 +190,11 @@ pub(super) const MALFORMED: Family = counter(
     &["kind"],
     "Number of objects that could not be understood and were skipped, by kind.",
 );
+pub(super) const AUDIT_VIOLATIONS: Family = counter(
+    "muster_audit_violations_total",
+    &["invariant"],
+    "Number of times the built-in checker found an invariant broken, by the invariant; only builds with debug assertions have the checker.",
+);
 pub(super) const QUARANTINED: Family = counter(
     "muster_quarantined_pods_total",
     &[],

@@ -53,6 +53,7 @@ struct Inner {
     bind_seconds: HistogramVec,
     malformed: IntCounterVec,
     quarantined: IntCounterVec,
+    audit_violations: IntCounterVec,
     watch_events: IntCounterVec,
 }
 
@@ -96,6 +97,7 @@ impl Metrics {
             bind_seconds: make.histograms(families::BIND_DURATION),
             malformed: make.counters(families::MALFORMED),
             quarantined: make.counters(families::QUARANTINED),
+            audit_violations: make.counters(families::AUDIT_VIOLATIONS),
             watch_events: make.counters(families::WATCH_EVENTS),
             made: Vec::new(),
             registry: registry.clone(),
@@ -200,6 +202,11 @@ impl Metrics {
     /// An object was skipped because it could not be understood.
     pub fn malformed(&self, kind: &str) {
         self.0.malformed.with_label_values(&[kind]).inc();
+    }
+
+    /// The checker found an invariant broken.
+    pub fn audit_violation(&self, invariant: &str) {
+        self.0.audit_violations.with_label_values(&[invariant]).inc();
     }
 
     /// A change arrived from the API server.

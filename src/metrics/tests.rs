@@ -17,6 +17,7 @@ fn names_kinds_and_labels() {
         .collect();
     let golden = "\
 leader_election_master_status gauge name
+muster_audit_violations_total counter invariant
 muster_bind_attempts_total counter result
 muster_bind_duration_seconds histogram result
 muster_build_info gauge version

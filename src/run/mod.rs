@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use muster_core::audit::{Audit, Audited};
 use muster_core::{Backoff, Config, Core, Profile};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
@@ -120,7 +121,7 @@ impl Scheduler {
                 .context("start the watches' thread")?;
         let clock = Clock::new();
         let owner = Owner {
-            core: Core::new(core_config(&options)).with_stopwatch(Arc::new(clock)),
+            core: core(core_config(&options), clock),
             inbox,
             writer: writer.clone(),
             leadership,
@@ -133,6 +134,7 @@ impl Scheduler {
             listed_at: None,
             leads_since: None,
             gauges: Instant::now(),
+            compared: Instant::now(),
             verbosity: 0,
         };
         let owner_ended = start_owner(owner)?;
@@ -249,6 +251,7 @@ fn start_owner(owner: Owner) -> Result<oneshot::Receiver<()>> {
     Ok(ended)
 }
 
+#[allow(clippy::needless_update, reason = "a feature of the core, on in tests, adds a field")]
 fn core_config(options: &Options) -> Config {
     let configuration = &options.configuration;
     let names = configuration.scheduler_names();
@@ -260,6 +263,18 @@ fn core_config(options: &Options) -> Config {
             max_secs: configuration.pod_max_backoff_seconds,
         },
         max_in_unschedulable_secs: options.max_in_unschedulable_secs,
+        ..Config::default()
+    }
+}
+
+/// The core; builds with debug assertions have it checked step by step.
+fn core(config: Config, clock: Clock) -> Audited {
+    let audit = cfg!(debug_assertions).then(|| Audit::new(&config));
+    let core = Core::new(config).with_stopwatch(Arc::new(clock));
+    match audit {
+        // The owner says when everything is compared.
+        Some(audit) => Audited::with(core, audit, 0),
+        None => Audited::unchecked(core),
     }
 }
 

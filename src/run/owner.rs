@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use muster_core::audit::Audited;
 use muster_core::io::{Input, Kind};
 use muster_core::report::Observation;
-use muster_core::{CacheView, Core, QueueView};
+use muster_core::{CacheView, QueueView};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info, warn};
@@ -40,6 +41,9 @@ const MIN_STEP: Duration = Duration::from_millis(4);
 pub const SETTLE: Duration = Duration::from_millis(250);
 /// Longest sleep: gauges are refreshed and the log level is looked at.
 const MAX_SLEEP: Duration = Duration::from_millis(250);
+/// How often a checked build compares all that the core believes with what it was
+/// told: the steps between are checked one by one.
+const COMPARE: Duration = Duration::from_secs(10);
 
 /// What the owner can be told or asked.
 pub enum Message {
@@ -77,7 +81,7 @@ impl Listed {
 struct Ended;
 
 pub(super) struct Owner {
-    pub(super) core: Core,
+    pub(super) core: Audited,
     pub(super) inbox: mpsc::Receiver<Message>,
     pub(super) writer: Writer,
     pub(super) leadership: Leadership,
@@ -93,6 +97,8 @@ pub(super) struct Owner {
     /// Since when we lead without a break.
     pub(super) leads_since: Option<Instant>,
     pub(super) gauges: Instant,
+    /// When the core was last compared with its checker's picture.
+    pub(super) compared: Instant,
     pub(super) verbosity: u8,
 }
 
@@ -110,6 +116,7 @@ impl Owner {
             more = self.cycles();
             self.hand_over();
             self.observe();
+            self.audit();
         }
     }
 
@@ -151,7 +158,7 @@ impl Owner {
 
     fn sleep_time(&self) -> Duration {
         let mut sleep = MAX_SLEEP;
-        if let Some(deadline) = self.core.next_deadline() {
+        if let Some(deadline) = self.core.core().next_deadline() {
             let micros = deadline.0.saturating_sub(self.clock.now().0);
             sleep = sleep.min(Duration::from_micros(u64::try_from(micros).unwrap_or(0)));
         }
@@ -178,11 +185,11 @@ impl Owner {
             }
             Message::Wake => 0,
             Message::Ask(Question::Queue(answer)) => {
-                let _ = answer.send(self.core.queue_view());
+                let _ = answer.send(self.core.core().queue_view());
                 1
             }
             Message::Ask(Question::Cache(answer)) => {
-                let _ = answer.send(self.core.cache_view());
+                let _ = answer.send(self.core.core().cache_view());
                 1
             }
         }
@@ -245,8 +252,20 @@ impl Owner {
         }
     }
 
+    /// Says what the checker found, in builds that have one.
+    fn audit(&mut self) {
+        if self.compared.elapsed() >= COMPARE {
+            self.compared = Instant::now();
+            self.core.full(self.clock.now());
+        }
+        for violation in self.core.take_violations() {
+            error!(invariant = violation.invariant, "audit: {}", violation.what);
+            self.metrics.audit_violation(violation.invariant);
+        }
+    }
+
     fn observe(&mut self) {
-        for observation in self.core.take_observations() {
+        for observation in self.core.core_mut().take_observations() {
             match &observation {
                 Observation::Malformed { kind, error } => {
                     warn!(kind, "skipped a malformed object: {error}");
@@ -260,12 +279,12 @@ impl Owner {
             return;
         }
         self.gauges = Instant::now();
-        self.metrics.set_pending(&self.core.pending_counts());
-        self.metrics.set_unschedulable(&self.core.unschedulable_by_plugin());
+        self.metrics.set_pending(&self.core.core().pending_counts());
+        self.metrics.set_unschedulable(&self.core.core().unschedulable_by_plugin());
         let verbosity = crate::logging::verbosity();
         if verbosity != self.verbosity {
             self.verbosity = verbosity;
-            self.core.set_trace(decisions::wants_trace(verbosity));
+            self.core.core_mut().set_trace(decisions::wants_trace(verbosity));
         }
     }
 }

@@ -1,9 +1,12 @@
 //! A core whose every step is audited.
 
+use std::sync::PoisonError;
+
 use muster_core::audit::Audited;
 use muster_core::io::{Effect, Input, Tick};
 use muster_core::{CacheView, Config, QueueView};
 
+use super::Tweak;
 use crate::check::Finding;
 use crate::scheduler::{Attempt, Brain, Complaint, attempt_of, complaints_of};
 
@@ -16,8 +19,15 @@ struct AuditedBrain {
 }
 
 /// A core with an audit.
-pub(super) fn audited(config: Config) -> Box<dyn Brain> {
-    Box::new(AuditedBrain { core: Audited::new(config, FULL_EVERY), now: Tick(0) })
+pub(super) fn audited(config: Config, tweak: &Tweak) -> Box<dyn Brain> {
+    let mut core = Audited::new(config, FULL_EVERY);
+    core.core_mut().set_trace(tweak.trace);
+    if let Some(log) = &tweak.calls {
+        // What a process that died had noted is no business of the next one.
+        log.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        core = core.listen(log);
+    }
+    Box::new(AuditedBrain { core, now: Tick(0) })
 }
 
 impl Brain for AuditedBrain {

@@ -16,6 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use muster_core::Config;
+use muster_core::audit::PointLog;
 
 use crate::faults::Counts;
 use crate::scenario::Scenario;
@@ -31,11 +32,15 @@ pub struct Tweak {
     pub config: Option<Arc<dyn Fn(&mut Config) + Send + Sync>>,
     /// Whether every step is audited.
     pub audit: bool,
+    /// Where test plugins write what was called, for the audit to read.
+    pub calls: Option<PointLog>,
+    /// Whether decisions carry a fresh evaluation, for the audit to compare.
+    pub trace: bool,
 }
 
 impl Default for Tweak {
     fn default() -> Self {
-        Self { config: None, audit: true }
+        Self { config: None, audit: true, calls: None, trace: false }
     }
 }
 
@@ -93,7 +98,7 @@ pub fn run_scenario(scenario: &Scenario, tweak: &Tweak) -> SeedReport {
         if let Some(change) = &tweak.config {
             change(&mut config);
         }
-        if tweak.audit { brain::audited(config) } else { crate::scheduler::muster(config) }
+        if tweak.audit { brain::audited(config, tweak) } else { crate::scheduler::muster(config) }
     });
     let run = || {
         let engine = crate::engine::Engine::new(scenario, seed, maker);

@@ -3,6 +3,7 @@
 //! They read files and one environment variable, which the simulator itself must not.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod bugs;
 mod golden;
 mod properties;
 mod scenarios;

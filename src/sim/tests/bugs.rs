@@ -1,0 +1,57 @@
+//! The swarm finds mistakes: each one that can be switched on, within 200 seeds.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_core::Bug;
+use muster_core::audit::{PointLog, Witness};
+use muster_sim::swarm::{Tweak, run_seed};
+
+/// Seeds within which a mistake must be found.
+const WITHIN: u64 = 200;
+
+/// A world with test plugins that reserve, wait, park and refuse, and perhaps a
+/// mistake in every core.
+fn tweak(seed: u64, bug: Option<Bug>) -> Tweak {
+    let log = PointLog::default();
+    let calls = Some(Arc::clone(&log));
+    let config = move |config: &mut muster_core::Config| {
+        config.bug = bug;
+        // What a test plugin refused no event brings back.
+        config.max_in_unschedulable_secs = config.max_in_unschedulable_secs.min(30);
+        for profile in &mut config.profiles {
+            for name in ["First", "Second"] {
+                let witness = Arc::new(Witness::new(name, seed, &log));
+                *profile = profile.clone().with_plugin(witness, 1);
+            }
+        }
+    };
+    Tweak { calls, trace: seed % 2 == 1, ..Tweak::config(config) }
+}
+
+#[test]
+fn every_seeded_bug_is_found_by_the_swarm() {
+    let mut clean: BTreeMap<u64, bool> = BTreeMap::new();
+    let mut missed = Vec::new();
+    for &bug in Bug::ALL {
+        let found = (0..WITHIN).find_map(|seed| {
+            // Only a world that is clean without the mistake says something.
+            let alone = || run_seed(seed, &tweak(seed, None)).is_clean();
+            let fine = *clean.entry(seed).or_insert_with(alone);
+            let report = run_seed(seed, &tweak(seed, Some(bug)));
+            (fine && !report.is_clean()).then_some((seed, report))
+        });
+        match found {
+            Some((seed, report)) => {
+                let why = report.violations.first().map_or("", String::as_str);
+                eprintln!("{bug:?}: seed {seed}: {why}");
+            }
+            None => missed.push(bug),
+        }
+    }
+    let fine = clean.values().filter(|fine| **fine).count();
+    eprintln!("{fine} of {} worlds are clean without a mistake", clean.len());
+    // The plugins may keep a pod waiting beyond the end of a run, no more.
+    assert!(fine * 10 >= clean.len() * 8, "worlds that are wrong by themselves: {clean:?}");
+    assert_eq!(missed, [], "not found within {WITHIN} seeds");
+}
