@@ -257,7 +257,7 @@ impl<'a> Engine<'a> {
             Event::Stream(who, kind, generation, item) => self.deliver(who, kind, generation, item),
             Event::Reconnect(who, kind) => self.reconnect(who, kind),
             Event::Hear(who, input) => self.tell(who, input),
-            Event::Call(who, serial, call, manner) => self.serve(who, serial, call, manner),
+            Event::Call(who, serial, call, manner) => self.serve(who, serial, &call, manner),
             Event::Answer(who, serial, result) => self.answered(who, serial, result),
             Event::Again(who, serial) => self.send(who, serial),
             Event::Lease(who) => self.look_at_lease(who),
