@@ -25,11 +25,14 @@ use crate::time::{Micros, since_epoch};
 pub use draw::draw;
 pub use shrink::shrink;
 
+/// Alters a configuration.
+pub type Change = Arc<dyn Fn(&mut Config) + Send + Sync>;
+
 /// What is changed of a drawn world, for tests of the swarm itself.
 #[derive(Clone)]
 pub struct Tweak {
     /// Alters the configuration of every core.
-    pub config: Option<Arc<dyn Fn(&mut Config) + Send + Sync>>,
+    pub config: Option<Change>,
     /// Whether every step is audited.
     pub audit: bool,
     /// Where test plugins write what was called, for the audit to read.
