@@ -4,14 +4,13 @@
 //! [`Link`]; everything the API server accepts is seen by the record and by the
 //! checker before anyone else. No wall clock, no threads, no chance but the seed's.
 
-use muster_core::io::{Effect, Input, Kind, Tick};
+use muster_core::io::{Effect, Input, Tick};
 
 use crate::agenda::{Agenda, Event};
-use crate::check::rest::{Statement, Truth};
 use crate::check::{Checker, Finding};
 use crate::digest::Digest;
 use crate::faults::Faults;
-use crate::lease::{Identity, Lease, RETRY};
+use crate::lease::{Identity, Lease};
 use crate::limits::{MAX_FAULTY_STEPS, MAX_STEPS, MAX_WARNINGS};
 use crate::link::{Latency, Link, Replica, Watcher};
 use crate::model::api::{Api, Notice};
@@ -21,7 +20,7 @@ use crate::model::kubelet::{Kubelets, Timer};
 use crate::outcome::{Ended, Outcome, Progress, Unsettled};
 use crate::record::Record;
 use crate::rng::Rng;
-use crate::scenario::{Action, Blow, Fault, Scenario};
+use crate::scenario::{Action, Fault, Scenario};
 use crate::scheduler::{Complaint, Maker, Process, Wish};
 use crate::time::{EPOCH, MINUTE, Micros, SECOND, since_epoch};
 
@@ -39,7 +38,7 @@ pub(crate) struct Engine<'a> {
     pub(crate) scenario: &'a Scenario,
     seed: u64,
     pub(crate) now: Tick,
-    moved: Tick,
+    pub(crate) moved: Tick,
     /// When something last happened that was more than a retry.
     stirred: Tick,
     pub(crate) agenda: Agenda,
@@ -50,12 +49,12 @@ pub(crate) struct Engine<'a> {
     cluster: Cluster,
     /// The scheduler processes; none where one was killed and is not back yet.
     pub(crate) processes: Vec<Option<Process>>,
-    starts: Vec<u32>,
-    maker: Maker<'a>,
+    pub(crate) starts: Vec<u32>,
+    pub(crate) maker: Maker<'a>,
     /// Who leads, if that can change.
     pub(crate) lease: Option<Lease>,
     /// Objects whose last version cannot be decoded.
-    broken: Vec<Notice>,
+    pub(crate) broken: Vec<Notice>,
     pub(crate) record: Record,
     pub(crate) checker: Checker,
     progress: Progress,
@@ -147,41 +146,6 @@ impl<'a> Engine<'a> {
         self.processes[usize::from(who.0.0)].as_mut().filter(|process| process.me == who)
     }
 
-    /// A process starts with empty memory, and lists.
-    fn start(&mut self, replica: Replica) {
-        let index = usize::from(replica.0);
-        if self.processes[index].is_some() {
-            return;
-        }
-        let me = (replica, self.starts[index]);
-        let brain = (self.maker)();
-        self.processes[index] = Some(Process::new(brain, self.now, me, self.lease.is_some()));
-        if self.starts[index] == 0 {
-            self.first_list(me);
-        } else {
-            self.reconnect(me, Kind::Node);
-            self.reconnect(me, Kind::Pod);
-        }
-        if self.lease.is_some() {
-            self.agenda.push(self.now, Event::Lease(me));
-        }
-    }
-
-    /// A process dies; calls that it has sent are still under way.
-    fn kill(&mut self, who: Identity, back: Micros) {
-        if self.process(who).is_none() {
-            return;
-        }
-        let index = usize::from(who.0.0);
-        if let Some(mut process) = self.processes[index].take() {
-            for finding in process.take_findings() {
-                self.checker.found(self.now, &finding);
-            }
-        }
-        self.starts[index] += 1;
-        self.agenda.push(self.now.after_micros(back), Event::Start(who.0));
-    }
-
     /// Runs to the end.
     pub(crate) fn run(
         mut self,
@@ -257,7 +221,7 @@ impl<'a> Engine<'a> {
             Event::Stream(who, kind, generation, item) => self.deliver(who, kind, generation, item),
             Event::Reconnect(who, kind) => self.reconnect(who, kind),
             Event::Hear(who, input) => self.tell(who, input),
-            Event::Call(who, serial, call, manner) => self.serve(who, serial, call, manner),
+            Event::Call(who, serial, call, manner) => self.serve(who, serial, &call, manner),
             Event::Answer(who, serial, result) => self.answered(who, serial, result),
             Event::Again(who, serial) => self.send(who, serial),
             Event::Lease(who) => self.look_at_lease(who),
@@ -365,7 +329,7 @@ impl<'a> Engine<'a> {
     }
 
     /// After a scheduler was woken: its next wake-up, and what it wants done.
-    fn settle(&mut self, who: Identity, wish: Option<Wish>) {
+    pub(crate) fn settle(&mut self, who: Identity, wish: Option<Wish>) {
         match wish {
             Some(Wish::Cycle(at)) => self.agenda.push(at, Event::Cycle(who)),
             Some(Wish::Timer(at)) => self.agenda.push(at, Event::Timer(who)),
@@ -413,126 +377,6 @@ impl<'a> Engine<'a> {
                 self.digest.text(patch.condition.as_ref().map_or("", |c| &c.message));
             }
             Effect::Event(_) | Effect::Call { .. } => {}
-        }
-    }
-
-    /// A candidate looks at the lease, and again in a while.
-    fn look_at_lease(&mut self, who: Identity) {
-        let now = self.now;
-        self.agenda.push(now.after_micros(RETRY), Event::Lease(who));
-        let faults = &mut self.link.faults;
-        if faults.server_away(now) || faults.strikes(now, Fault::LostRenewal) {
-            return;
-        }
-        let Some(mut lease) = self.lease else {
-            return;
-        };
-        let before = lease.holder;
-        let Some(process) = self.process(who) else {
-            return;
-        };
-        let local = process.local(now);
-        let took = process.candidate.as_mut().is_some_and(|c| c.look(local, &mut lease));
-        let wish = if took { process.want_cycle(now) } else { None };
-        self.lease = Some(lease);
-        if before != lease.holder
-            && let Some(other) = before
-            && self.process(other).is_some_and(|p| p.may_write(now))
-        {
-            self.link.faults.counts.overlaps += 1;
-        }
-        self.settle(who, wish);
-    }
-
-    /// A fault of the plan.
-    fn blow(&mut self, blow: Blow) {
-        let now = self.now;
-        if now >= self.link.faults.end() {
-            return;
-        }
-        self.link.faults.blow(now, blow);
-        let named = |engine: &Self, replica: u8| {
-            let process = engine.processes.get(usize::from(replica));
-            process.and_then(Option::as_ref).map(|process| process.me)
-        };
-        match blow {
-            Blow::Kill { replica, back } => {
-                if let Some(who) = named(self, replica) {
-                    self.kill(who, back);
-                }
-            }
-            Blow::Freeze { replica, span } => {
-                let who = named(self, replica);
-                if let Some(process) = who.and_then(|who| self.process(who))
-                    && process.frozen.is_none()
-                {
-                    process.frozen = Some(Vec::new());
-                    let who = process.me;
-                    self.agenda.push(now.after_micros(span), Event::Thaw(who));
-                }
-            }
-            Blow::ClockJump { replica, by } => {
-                if let Some(who) = named(self, replica) {
-                    let wish = self.process(who).and_then(|process| {
-                        process.jump(by);
-                        process.want_cycle(now)
-                    });
-                    self.settle(who, wish);
-                }
-            }
-            Blow::RestartServer { .. } => self.cut_all(None),
-            Blow::Compact { replica } => {
-                let revision = self.api.revision();
-                if let Some(log) = self.api.log_mut() {
-                    log.compact(revision);
-                }
-                self.cut_all(Some(Replica(replica)));
-            }
-        }
-    }
-
-    fn cut_all(&mut self, only: Option<Replica>) {
-        let all: Vec<Identity> = self.processes.iter().flatten().map(|p| p.me).collect();
-        for who in all.into_iter().filter(|who| only.is_none_or(|only| only == who.0)) {
-            self.cut(who, Kind::Node);
-            self.cut(who, Kind::Pod);
-        }
-    }
-
-    /// The faults are over: objects that could not be decoded are written anew.
-    fn mend(&mut self) {
-        self.moved = self.now;
-        for notice in std::mem::take(&mut self.broken) {
-            self.api.touch(&notice);
-        }
-    }
-
-    /// Everything has come to rest: is all well?
-    fn judge_rest(&mut self) {
-        let now = self.now;
-        let mut findings = Vec::new();
-        let truth = Truth::new(&self.api, &self.scenario.scheduler);
-        let mut known = false;
-        for process in self.processes.iter_mut().flatten() {
-            findings.extend(process.take_findings());
-            let Some((cache, queue)) = process.views() else {
-                continue;
-            };
-            known = true;
-            let statement = Statement {
-                name: format!("scheduler {}", process.me.0.0),
-                leads: process.may_write(now),
-                idle: process.writer.is_idle(),
-                cache,
-                queue,
-            };
-            truth.compare(&statement, &mut findings);
-        }
-        if known {
-            truth.left_waiting(&mut findings);
-        }
-        for finding in &findings {
-            self.checker.found(now, finding);
         }
     }
 

@@ -34,6 +34,7 @@ pub mod swarm;
 #[cfg(test)]
 mod testing;
 pub mod time;
+mod turmoil;
 mod wire;
 mod writer;
 

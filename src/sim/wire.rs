@@ -228,17 +228,17 @@ impl Engine<'_> {
     }
 
     /// A call reaches the API server, whether or not its sender still lives.
-    pub(crate) fn serve(&mut self, who: Identity, serial: Serial, call: PodCall, manner: Manner) {
+    pub(crate) fn serve(&mut self, who: Identity, serial: Serial, call: &PodCall, manner: Manner) {
         let is_bind = matches!(call, PodCall::Bind(_));
         let result = match manner {
             Manner::Fail(failure, false) => Err(failure),
             Manner::Fail(failure, true) => {
-                let _ = self.write(who, &call);
+                let _ = self.write(who, call);
                 Err(failure)
             }
-            Manner::Plain => self.write(who, &call),
+            Manner::Plain => self.write(who, call),
             Manner::Silent => {
-                let _ = self.write(who, &call);
+                let _ = self.write(who, call);
                 return;
             }
         };

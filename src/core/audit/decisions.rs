@@ -45,8 +45,8 @@ impl Audit {
             return self.violation("S6", format!("{name} was tried, but it {wrong}"));
         }
         self.in_turn(now, &name);
-        let joins = self.world.joins;
-        self.world.edit(&name, |p| (p.tried, p.joins) = (true, joins));
+        let stirs = self.world.stirs;
+        self.world.edit(&name, |p| (p.tried, p.stirs) = (true, stirs));
         self.explained(&name, decision);
         match &decision.outcome {
             Outcome::Scheduled { node } => self.chosen(&name, node, Stage::Going),

@@ -239,8 +239,8 @@ impl Audit {
             let name = key(entry.pod);
             let Some(pod) = self.world.pods.get(&name) else { continue };
             let eager = entry.rejectors.iter().any(|r| self.eager.contains(r));
-            if eager && pod.joins < self.world.joins {
-                let what = format!("{name} waits for a node to join, and one has joined");
+            if eager && pod.stirs < self.world.stirs {
+                let what = format!("{name} waits for any event, and there was one");
                 self.violation("requeue", what);
                 continue;
             }

@@ -118,7 +118,7 @@ pub struct Audit {
     backoff: Backoff,
     world: World,
     reservations: Reservations,
-    /// Plugins that look again at all pods they rejected when a node joins.
+    /// Plugins that look again at all pods they rejected, whatever happens.
     eager: BTreeSet<&'static str>,
     /// Plugins have arguments that the checker does not know.
     lenient: bool,
@@ -164,8 +164,8 @@ impl Audit {
         self
     }
 
-    /// Says that a plugin rejects without regard to nodes, registers for nodes that
-    /// join and has no hint of its own: those always wake its pods.
+    /// Says that a plugin registers for all events and has no hint of its own: a
+    /// node that joins and a pod that leaves always wake the pods it rejected.
     #[must_use]
     pub fn eager(mut self, plugin: &'static str) -> Self {
         self.eager.insert(plugin);

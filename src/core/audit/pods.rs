@@ -62,8 +62,8 @@ pub(super) struct Pod {
     pub(super) idle_load: Load,
     /// It was taken from the queue at least once.
     pub(super) tried: bool,
-    /// How many nodes had joined when it was last taken from the queue.
-    pub(super) joins: u64,
+    /// What had stirred the cluster when it was last taken from the queue.
+    pub(super) stirs: u64,
     /// When it was first seen, and as which.
     pub(super) first: Tick,
     pub(super) arrival: u64,
@@ -97,7 +97,7 @@ impl Pod {
             load: Load::default(),
             idle_load: Load::default(),
             tried: false,
-            joins: 0,
+            stirs: 0,
             first: now,
             arrival,
             attempts: Attempts::default(),

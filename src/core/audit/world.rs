@@ -21,8 +21,8 @@ pub(super) struct World {
     usage: BTreeMap<String, Usage>,
     /// Pods in the active queue for certain.
     fresh: BTreeSet<Fresh>,
-    /// Nodes that joined so far.
-    pub(super) joins: u64,
+    /// Nodes that joined and pods that left theirs, so far.
+    pub(super) stirs: u64,
     relists: [u64; 2],
     arrivals: u64,
 }
@@ -111,7 +111,7 @@ impl World {
         if !wire.metadata.name.is_empty() {
             let node = Node::of(wire, self.relists[Kind::Node as usize]);
             let old = self.nodes.insert(wire.metadata.name.clone(), node);
-            self.joins += u64::from(old.is_none());
+            self.stirs += u64::from(old.is_none());
         }
     }
 
@@ -123,6 +123,8 @@ impl World {
     }
 
     fn forget(&mut self, key: &str) {
+        let left = self.pods.get(key).is_some_and(|pod| pod.node().is_some());
+        self.stirs += u64::from(left);
         self.take_off(key);
         self.edit(key, |pod| pod.dropped = true);
         self.pods.remove(key);

@@ -156,6 +156,16 @@ fn a_committed_displacement_leaves_no_ghost_behind() {
 }
 
 #[test]
+fn a_shape_without_a_pod_is_kept_for_the_next_one() {
+    let mut nodes = cluster([node("n1")]);
+    let shape = nodes.shape_of(&pod("a").req(&[("cpu", "1")]));
+    let first = nodes.intern_shape(shape.clone());
+    nodes.release_shape(first);
+    assert!(nodes.take_freed_shapes().is_empty());
+    assert_eq!(nodes.intern_shape(shape), first);
+}
+
+#[test]
 fn shapes_that_come_and_go_do_not_pile_up() {
     let mut nodes = cluster([]);
     for round in 0..20_000 {

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use crate::hash::TextMap;
 use crate::io::{EventRecord, PodRef, StatusPatch};
 
-/// Most status patches that may wait: beyond it new ones are dropped. The next
-/// failed attempt of the pod writes its condition again.
+/// Most status patches that may wait: beyond it new ones are dropped. The core asks
+/// again for a condition that the watch does not show.
 pub const MAX_PATCHES: usize = 50_000;
 /// Most events that may wait: beyond it new ones are dropped.
 pub const MAX_EVENTS: usize = 10_000;

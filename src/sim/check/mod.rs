@@ -95,8 +95,8 @@ impl Terms {
         let blind = drawn(&[Fault::StaleList, Fault::Malformed]) || others;
         // A successor may not have heard of its predecessor's last binds.
         let late = drawn(&[Fault::SlowWatch, Fault::CutStream]) || !plan.blows.is_empty();
-        let sees_all = !blind && !several && !(plan.kills() && late);
-        Self { sees_all, one_writer: !(several || plan.kills()) || !jumps }
+        let sees_all = !(blind || several || plan.kills() && late);
+        Self { sees_all, one_writer: !(jumps && (several || plan.kills())) }
     }
 }
 

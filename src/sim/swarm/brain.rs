@@ -2,9 +2,9 @@
 
 use std::sync::PoisonError;
 
-use muster_core::audit::Audited;
+use muster_core::audit::{Audit, Audited};
 use muster_core::io::{Effect, Input, Tick};
-use muster_core::{CacheView, Config, QueueView};
+use muster_core::{CacheView, Config, Core, QueueView};
 
 use super::Tweak;
 use crate::check::Finding;
@@ -20,7 +20,8 @@ struct AuditedBrain {
 
 /// A core with an audit.
 pub(super) fn audited(config: Config, tweak: &Tweak) -> Box<dyn Brain> {
-    let mut core = Audited::new(config, FULL_EVERY);
+    let audit = tweak.eager.iter().fold(Audit::new(&config), |audit, plugin| audit.eager(plugin));
+    let mut core = Audited::with(Core::new(config), audit, FULL_EVERY);
     core.core_mut().set_trace(tweak.trace);
     if let Some(log) = &tweak.calls {
         // What a process that died had noted is no business of the next one.

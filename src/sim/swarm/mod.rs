@@ -25,22 +25,27 @@ use crate::time::{Micros, since_epoch};
 pub use draw::draw;
 pub use shrink::shrink;
 
+/// Alters a configuration.
+pub type Change = Arc<dyn Fn(&mut Config) + Send + Sync>;
+
 /// What is changed of a drawn world, for tests of the swarm itself.
 #[derive(Clone)]
 pub struct Tweak {
     /// Alters the configuration of every core.
-    pub config: Option<Arc<dyn Fn(&mut Config) + Send + Sync>>,
+    pub config: Option<Change>,
     /// Whether every step is audited.
     pub audit: bool,
     /// Where test plugins write what was called, for the audit to read.
     pub calls: Option<PointLog>,
+    /// Test plugins that any event makes look again at what they rejected.
+    pub eager: Vec<&'static str>,
     /// Whether decisions carry a fresh evaluation, for the audit to compare.
     pub trace: bool,
 }
 
 impl Default for Tweak {
     fn default() -> Self {
-        Self { config: None, audit: true, calls: None, trace: false }
+        Self { config: None, audit: true, calls: None, eager: Vec::new(), trace: false }
     }
 }
 

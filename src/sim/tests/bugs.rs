@@ -9,6 +9,7 @@ use muster_sim::swarm::{Tweak, run_seed};
 
 /// Seeds within which a mistake must be found.
 const WITHIN: u64 = 200;
+const PLUGINS: [&str; 2] = ["First", "Second"];
 
 /// A world with test plugins that reserve, wait, park and refuse, and perhaps a
 /// mistake in every core.
@@ -20,13 +21,14 @@ fn tweak(seed: u64, bug: Option<Bug>) -> Tweak {
         // What a test plugin refused no event brings back.
         config.max_in_unschedulable_secs = config.max_in_unschedulable_secs.min(30);
         for profile in &mut config.profiles {
-            for name in ["First", "Second"] {
+            for name in PLUGINS {
                 let witness = Arc::new(Witness::new(name, seed, &log));
                 *profile = profile.clone().with_plugin(witness, 1);
             }
         }
     };
-    Tweak { calls, trace: seed % 2 == 1, ..Tweak::config(config) }
+    let eager = PLUGINS.to_vec();
+    Tweak { calls, eager, trace: seed % 2 == 1, ..Tweak::config(config) }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::audit::{Audit, Audited, PointLog, Violation, Witness};
 use crate::framework::Profile;
 use crate::io::{Change, Effect, Input, Kind, ObjectKey, PodRef, Reply, Tick, Token, WriteError};
 use crate::testing::{NodeExt as _, PodExt as _, node, pod, resources};
-use crate::{Config, Core};
+use crate::{Backoff, Config, Core};
 
 const STEPS: usize = 700;
 const NODES: u64 = 5;
@@ -63,6 +63,12 @@ pub(super) fn run(seed: u64, change: impl FnOnce(&mut Config)) -> (Vec<Violation
         }
     }
     let mut config = Config { profiles: vec![profile], seed, ..Config::default() };
+    config.backoff = match seed % 7 {
+        5 => Backoff { initial_secs: 2, max_secs: 3 },
+        6 => Backoff { max_secs: 0, ..Backoff::default() },
+        _ => Backoff::default(),
+    };
+    config.max_in_unschedulable_secs = if seed % 3 == 2 { 20 } else { 300 };
     change(&mut config);
     let audit = Audit::new(&config).eager("First").eager("Second");
     let mut core = Core::new(config);

@@ -7,6 +7,7 @@ use super::probe::{Probe, Script, profile};
 use crate::framework::{Profile, Status};
 use crate::io::{Input, Reply, WriteError};
 use crate::plugins::DefaultBinder;
+use crate::report::Observation;
 use crate::testing::{PodExt as _, SCHEDULER, node, pod};
 
 /// Two plugins that share a log.
@@ -271,4 +272,20 @@ fn a_refusal_after_a_bind_without_an_answer_keeps_the_room() {
     assert_eq!(h.cache(), ["n1: default/a"]);
     h.sleep(1);
     check(h.effects(), "bind default/a -> n1");
+}
+
+#[test]
+fn a_bound_pod_is_counted_from_when_it_was_first_seen() {
+    let mut h = Harness::new();
+    h.pod(pod("a"));
+    h.run();
+    h.sleep(3);
+    h.node(node("n1"));
+    h.run();
+    h.core.take_observations();
+    h.sleep(1);
+    h.bound("a", "n1");
+    let seen = h.core.take_observations();
+    let bound = Observation::Bound { attempts: 2, since_queued_micros: 4_000_000 };
+    assert!(seen.contains(&bound), "{seen:?}");
 }

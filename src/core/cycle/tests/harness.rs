@@ -22,6 +22,7 @@ pub(super) struct Harness {
     /// Last wire form of each pod.
     pods: BTreeMap<String, k8s::Pod>,
     binds: BTreeMap<String, (PodRef, u64)>,
+    conditions: BTreeMap<String, (bool, String, String)>,
     calls: BTreeMap<String, Token>,
 }
 
@@ -38,6 +39,7 @@ impl Harness {
             version: 0,
             pods: BTreeMap::new(),
             binds: BTreeMap::new(),
+            conditions: BTreeMap::new(),
             calls: BTreeMap::new(),
         }
     }
@@ -68,6 +70,19 @@ impl Harness {
         let mut pod = self.pods.get(name).expect("a known pod").clone();
         change(&mut pod);
         self.pod(pod);
+    }
+
+    /// The watch shows the condition that was last asked for.
+    pub(super) fn seen(&mut self, name: &str) {
+        let (status, reason, message) = self.conditions[name].clone();
+        self.edit(name, |p| {
+            p.status.conditions = vec![k8s::PodCondition {
+                kind: "PodScheduled".into(),
+                status: if status { "True" } else { "False" }.into(),
+                reason,
+                message,
+            }];
+        });
     }
 
     pub(super) fn gone(&mut self, name: &str) {
@@ -131,6 +146,8 @@ impl Harness {
             }
             Effect::PatchStatus(patch) => {
                 let c = patch.condition.as_ref().expect("a condition");
+                let said = (c.status, c.reason.to_owned(), c.message.to_string());
+                self.conditions.insert(patch.pod.name.to_string(), said);
                 format!("status {} {} {}: {}", patch.pod, c.status, c.reason, c.message)
             }
             Effect::Call { token, pod, plugin, request } => {

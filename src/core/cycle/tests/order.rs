@@ -112,6 +112,7 @@ fn a_rejected_pod_says_so_once_in_its_condition_and_each_time_in_an_event() {
         ),
     );
     assert_eq!(h.queue_of("a"), "unschedulable");
+    h.seen("a");
     h.node(node("n1").cpu("5")); // Grew, but the pod would not fit it empty.
     check(h.run(), "");
     h.sleep(331);
@@ -206,10 +207,12 @@ fn an_error_is_counted_apart_from_rejections() {
     probe.tell(|s| s.filter = Some(Status::unschedulable("no")));
     h.pod(pod("a"));
     h.run();
+    h.seen("a");
     for i in 0..3 {
         h.sleep(60);
         h.node(node(&format!("m{i}")));
         assert_eq!(h.run().len(), 2);
+        h.seen("a");
     }
     // Four rejections; the first error backs off for 1 s, not 16.
     probe.tell(|s| s.filter = None);
@@ -230,6 +233,7 @@ fn what_waits_five_minutes_is_tried_again_at_the_next_half_minute() {
     h.sleep(1);
     h.pod(huge("a"));
     assert_eq!(h.run().len(), 2);
+    h.seen("a");
     let mut seconds = 0;
     while h.queue_of("a") == "unschedulable" {
         h.sleep(1);

@@ -23,7 +23,7 @@ fn a_panic_in_one_pods_cycle_quarantines_that_pod_only() {
         probe.tell(|s| s.panic = "");
         // Neither time nor events bring it back, nor our own status patch.
         h.node(node("n2"));
-        h.edit("bad", |p| p.status.phase = "Pending".into());
+        h.seen("bad");
         h.sleep(1_000);
         check(h.run(), "");
         h.pod(pod("good"));

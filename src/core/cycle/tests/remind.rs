@@ -25,7 +25,7 @@ fn a_condition_that_the_watch_does_not_show_is_asked_for_again() {
     assert!(statuses(h.effects()).is_empty());
     for _ in 0..20 {
         h.sleep(30);
-        assert_eq!(statuses(h.effects()), [said.clone()]);
+        assert_eq!(statuses(h.effects()), std::slice::from_ref(&said));
     }
     h.sleep(300);
     assert!(statuses(h.effects()).is_empty(), "not for ever");

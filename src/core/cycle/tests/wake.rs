@@ -281,3 +281,17 @@ fn more_events_than_are_kept_count_as_one_that_helps() {
     h.permit("a", "Probe", Err("no"));
     assert_eq!(h.queue_of("a"), "backoff");
 }
+
+#[test]
+fn a_waiting_pod_is_weighed_as_what_it_has_become() {
+    let mut h = Harness::new();
+    h.node(node("n1"));
+    h.pod(pod("a").req(&[("cpu", "5")]));
+    h.run();
+    // It asks for more now; a node that would have done does no longer.
+    h.pod(pod("a").req(&[("cpu", "9")]));
+    h.node(node("n1").cpu("6"));
+    assert_eq!(h.queue_of("a"), "unschedulable");
+    h.node(node("n1").cpu("9"));
+    assert_eq!(h.queue_of("a"), "backoff");
+}
