@@ -115,8 +115,7 @@ fn cluster(rng: &mut Rng, mood: &Mood, plugins: &[(&str, u32)]) -> State {
     for name in &names {
         objects.push(node::node(rng, mood, name));
         for _ in 0..rng.below(5) {
-            let namespace =
-                if rng.chance(80) { NAMESPACE } else { rng.pick(affinity::NAMESPACES) };
+            let namespace = if rng.chance(80) { NAMESPACE } else { rng.pick(affinity::NAMESPACES) };
             let pod = format!("{namespace}/busy-{}", objects.len());
             objects.push(pod::existing(rng, mood, &pod, name));
         }

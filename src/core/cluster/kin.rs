@@ -265,7 +265,10 @@ impl Kin {
     }
 
     /// The groups that a matcher matches.
-    pub(crate) fn groups_of<'a>(&'a self, key: &'a MatchKey) -> Box<dyn Iterator<Item = GroupId> + 'a> {
+    pub(crate) fn groups_of<'a>(
+        &'a self,
+        key: &'a MatchKey,
+    ) -> Box<dyn Iterator<Item = GroupId> + 'a> {
         let matches = |id: &GroupId| self.matches(key, self.group(*id));
         match key.anchor() {
             Some((label, values)) => {

@@ -100,7 +100,8 @@ fn check(cluster: &Cluster) {
     for node in (0..cluster.node_capacity() as u32).map(super::NodeId) {
         let here = || cluster.pods().filter(|(_, p)| p.stage.node() == Some(node));
         for (id, key) in &matchers {
-            let matching = here().filter(|(_, p)| cluster.kin.matches(key, cluster.kin.group(p.group)));
+            let matching =
+                here().filter(|(_, p)| cluster.kin.matches(key, cluster.kin.group(p.group)));
             let kept = cluster.tally.matched(*id).on(node);
             assert_eq!(kept as usize, matching.count(), "{key:?} on {node:?}");
         }
@@ -112,7 +113,11 @@ fn check(cluster: &Cluster) {
                     terms.iter().filter(|t| *t == term).count()
                 })
                 .sum();
-            assert_eq!(cluster.tally.having(*term).on(node) as usize, times, "{term:?} on {node:?}");
+            assert_eq!(
+                cluster.tally.having(*term).on(node) as usize,
+                times,
+                "{term:?} on {node:?}"
+            );
         }
     }
 }

@@ -21,8 +21,8 @@ mod tally;
 mod tests;
 mod txn;
 
-pub use node_set::NodeSet;
 pub use kin::{GroupId, GroupKey};
+pub use node_set::NodeSet;
 pub use nodes::{NodeId, NodeInfo};
 pub use owners::Owner;
 pub use txn::{Ledgers, Txn};

@@ -282,7 +282,8 @@ impl Core {
         };
         let before = Arc::clone(self.cluster.shape(pod.shape));
         let compiled = self.cluster.compile(wire, before.profile);
-        let event = own_event(binding.updated.as_deref().unwrap_or(&before), &compiled, false, false);
+        let event =
+            own_event(binding.updated.as_deref().unwrap_or(&before), &compiled, false, false);
         binding.updated = (compiled != *before).then(|| Box::new(compiled));
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         self.queue.updated(&cx, id, event.as_ref());

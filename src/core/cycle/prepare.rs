@@ -194,9 +194,7 @@ impl Prepared {
             let Some(filter) = profile.plugins()[active.plugin].plugin.as_filter() else {
                 continue;
             };
-            filter
-                .filter(&active.state, shape, node)
-                .map_err(|status| (active.plugin, status))?;
+            filter.filter(&active.state, shape, node).map_err(|status| (active.plugin, status))?;
         }
         Ok(())
     }

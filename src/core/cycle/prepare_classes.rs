@@ -115,7 +115,10 @@ impl Prepared {
                 let own = |key: &&'k [i64]| &key[range.clone()];
                 let mut all = classes.iter().map(|(key, nodes)| (own(key), *nodes));
                 let survey = score.survey(&rating.state, &mut all);
-                classes.iter().map(|(key, _)| score.rate(&rating.state, &survey, own(key))).collect()
+                classes
+                    .iter()
+                    .map(|(key, _)| score.rate(&rating.state, &survey, own(key)))
+                    .collect()
             } else if matches!(rating.normalize, Normalize::AsIs) {
                 continue;
             } else {

@@ -50,11 +50,7 @@ pub trait ClassScore {
     fn tell(&self, state: &State, node: NodeView<'_>, key: &mut ClassKey);
 
     /// Looks at the feasible nodes: numbers, and how many nodes have them.
-    fn survey(
-        &self,
-        _state: &State,
-        _feasible: &mut dyn Iterator<Item = (&[i64], u32)>,
-    ) -> Survey {
+    fn survey(&self, _state: &State, _feasible: &mut dyn Iterator<Item = (&[i64], u32)>) -> Survey {
         Survey::new()
     }
 

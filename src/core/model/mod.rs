@@ -20,9 +20,7 @@ pub use intern::{Interner, Sym};
 pub use labels::{LabelSet, Selector};
 pub use pod::{Pod, PodId, PodShape, PodStage, ShapeId, compile_pod, normalized_image_name};
 pub use ports::HostPort;
-pub use related::{
-    AffinityTerm, PodTerms, Related, Scope, SpreadConstraint, TermId, TermKind,
-};
+pub use related::{AffinityTerm, PodTerms, Related, Scope, SpreadConstraint, TermId, TermKind};
 pub use requests::{PodRequests, ResId, ResourceTable, Resources, is_scalar_resource};
 pub use selector::{NodeMatcher, NodeTerm, NodeTerms};
 pub use taint::{Effect as TaintEffect, Taint, tolerates};

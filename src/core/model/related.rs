@@ -92,19 +92,26 @@ impl PodTerms {
         let apart = affinity.and_then(|a| a.pod_anti_affinity.as_ref());
         let mut terms = Self::default();
         let mut errors: Vec<String> = Vec::new();
-        let mut add = |field: &str, list: &mut dyn Iterator<Item = (TermKind, &k8s::PodAffinityTerm)>| {
-            let compiled: Result<Vec<_>, String> =
-                list.map(|(kind, t)| Ok((kind, AffinityTerm::compile(pod, t)?))).collect();
-            match compiled {
-                // A list with one bad term counts as empty, as upstream.
-                Err(error) => errors.push(format!("{field}: {error}")),
-                Ok(mut list) => terms.all.append(&mut list),
-            }
+        let mut add =
+            |field: &str, list: &mut dyn Iterator<Item = (TermKind, &k8s::PodAffinityTerm)>| {
+                let compiled: Result<Vec<_>, String> =
+                    list.map(|(kind, t)| Ok((kind, AffinityTerm::compile(pod, t)?))).collect();
+                match compiled {
+                    // A list with one bad term counts as empty, as upstream.
+                    Err(error) => errors.push(format!("{field}: {error}")),
+                    Ok(mut list) => terms.all.append(&mut list),
+                }
+            };
+        let required =
+            |side: Option<&'_ k8s::PodAffinity>| side.map_or(&[][..], |s| &s.required[..]).to_vec();
+        let preferred = |side: Option<&'_ k8s::PodAffinity>| {
+            side.map_or(&[][..], |s| &s.preferred[..]).to_vec()
         };
-        let required = |side: Option<&'_ k8s::PodAffinity>| side.map_or(&[][..], |s| &s.required[..]).to_vec();
-        let preferred = |side: Option<&'_ k8s::PodAffinity>| side.map_or(&[][..], |s| &s.preferred[..]).to_vec();
         add("requiredAffinityTerms", &mut required(near).iter().map(|t| (TermKind::Needs, t)));
-        add("requiredAntiAffinityTerms", &mut required(apart).iter().map(|t| (TermKind::Repels, t)));
+        add(
+            "requiredAntiAffinityTerms",
+            &mut required(apart).iter().map(|t| (TermKind::Repels, t)),
+        );
         let wishes = preferred(near);
         add(
             "preferredAffinityTerms",
@@ -239,9 +246,8 @@ impl SpreadConstraint {
         if !own.is_empty() && !selector.is_nothing() {
             selector = Selector::from_set(&own).and(&selector);
         }
-        let honors = |policy: &Option<String>, default| {
-            policy.as_deref().map_or(default, |p| p == "Honor")
-        };
+        let honors =
+            |policy: &Option<String>, default| policy.as_deref().map_or(default, |p| p == "Honor");
         Ok(Self {
             hard,
             max_skew: wire.max_skew,

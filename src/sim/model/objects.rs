@@ -58,13 +58,12 @@ pub(crate) fn pod(workload: &Workload, round: u32, index: u32) -> Pod {
     pod.metadata.name = if alone { owner.clone() } else { format!("{owner}-{index}") };
     if let Shape::Job { .. } = workload.shape {
         pod.metadata.labels.insert(JOB_NAME_LABEL.to_owned(), owner.clone());
-        pod.metadata.owner_references =
-            vec![OwnerReference {
-                api_version: "batch/v1".to_owned(),
-                kind: "Job".to_owned(),
-                name: owner,
-                controller: true,
-            }];
+        pod.metadata.owner_references = vec![OwnerReference {
+            api_version: "batch/v1".to_owned(),
+            kind: "Job".to_owned(),
+            name: owner,
+            controller: true,
+        }];
     }
     pod
 }

@@ -100,19 +100,20 @@ pub(super) fn owner(rng: &mut Rng) -> Value {
 /// Services and controllers of all namespaces.
 pub(super) fn owners(rng: &mut Rng, mood: &Mood) -> Vec<Value> {
     let mut objects = Vec::new();
-    let mut add = |rng: &mut Rng, version: &str, kind: &str, name: String, selector: Option<Value>| {
-        let namespace = if rng.chance(80) { NAMESPACE } else { rng.pick(NAMESPACES) };
-        let mut object = json!({
-            "apiVersion": version,
-            "kind": kind,
-            "metadata": {"namespace": namespace, "name": name},
-            "spec": {},
-        });
-        if let Some(selector) = selector {
-            object["spec"]["selector"] = selector;
-        }
-        objects.push(object);
-    };
+    let mut add =
+        |rng: &mut Rng, version: &str, kind: &str, name: String, selector: Option<Value>| {
+            let namespace = if rng.chance(80) { NAMESPACE } else { rng.pick(NAMESPACES) };
+            let mut object = json!({
+                "apiVersion": version,
+                "kind": kind,
+                "metadata": {"namespace": namespace, "name": name},
+                "spec": {},
+            });
+            if let Some(selector) = selector {
+                object["spec"]["selector"] = selector;
+            }
+            objects.push(object);
+        };
     for i in 0..rng.below(4) {
         // A service without a selector serves nobody; an empty one everybody.
         let selector = (!rng.chance(10)).then(|| pod_labels(rng, 1));

@@ -38,8 +38,9 @@ fn says(ledger: &mut Ledger, profile: &Profile, cluster: &Cluster) -> Says {
         *verdicts.entry(key).or_default() += verdict.nodes;
     }
     let nodes = cluster.nodes().iter();
-    let totals: BTreeMap<String, i64> =
-        nodes.filter_map(|n| Some((cluster.node(n).name.to_string(), ledger.total(profile, n)?))).collect();
+    let totals: BTreeMap<String, i64> = nodes
+        .filter_map(|n| Some((cluster.node(n).name.to_string(), ledger.total(profile, n)?)))
+        .collect();
     assert_eq!(ledger.feasible() as usize, totals.len());
     Says { totals, verdicts, best: ledger.best(profile) }
 }

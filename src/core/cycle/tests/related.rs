@@ -23,10 +23,8 @@ fn apart(name: &str) -> k8s::Pod {
 }
 
 fn nodes_of(binds: &[String]) -> Vec<String> {
-    let mut nodes: Vec<String> = binds
-        .iter()
-        .filter_map(|b| b.split_whitespace().last().map(str::to_owned))
-        .collect();
+    let mut nodes: Vec<String> =
+        binds.iter().filter_map(|b| b.split_whitespace().last().map(str::to_owned)).collect();
     nodes.sort_unstable();
     nodes
 }

@@ -52,7 +52,8 @@ fn node_change(cx: &HintCx<'_>, before: Option<&NodeInfo>, after: &NodeInfo) -> 
         let labeled = terms.needs().any(|t| value(after, t).is_some());
         return queue_if(labeled || terms.repels().next().is_some());
     };
-    let joined = |t: &AffinityTerm| value(after, t).is_some() && value(before, t) != value(after, t);
+    let joined =
+        |t: &AffinityTerm| value(after, t).is_some() && value(before, t) != value(after, t);
     let left = |t: &AffinityTerm| value(before, t).is_some() && value(before, t) != value(after, t);
     queue_if(terms.needs().any(joined) || terms.repels().any(left))
 }

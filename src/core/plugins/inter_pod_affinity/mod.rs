@@ -202,9 +202,9 @@ fn shift(state: &mut State, shape: &PodShape, pod: &Pod, node: NodeView<'_>, del
     let group = cluster.kin.group(pod.group);
     let with_key = |key: &str, term: &AffinityTerm| *term.topology_key == *key;
     if terms.needs().next().is_some() && satisfies(cluster, group, terms.needs()) {
-        rules.needed.nudge(node, delta, |k| {
-            terms.needs().filter(|t| with_key(&k.key, t)).count() as i64
-        });
+        rules
+            .needed
+            .nudge(node, delta, |k| terms.needs().filter(|t| with_key(&k.key, t)).count() as i64);
     }
     rules.repelled.nudge(node, delta, |k| {
         let own = terms.repels().filter(|t| with_key(&k.key, t));

@@ -196,8 +196,7 @@ impl Spread {
             let constraint = &tracked.constraint;
             if live && (own.is_some() || !self.strict) {
                 let affine = !constraint.honor_affinity
-                    || *affine
-                        .get_or_insert_with(|| node_affinity::matches(shape, &view.labels()));
+                    || *affine.get_or_insert_with(|| node_affinity::matches(shape, &view.labels()));
                 let clean = !constraint.honor_taints
                     || *clean.get_or_insert_with(|| taint_toleration::admits(shape, view));
                 part.own = tracked.counted.on(cluster, node);
@@ -236,8 +235,7 @@ impl Spread {
                 if tracked.by_count && shared {
                     let nodes = tracked.index.iter().find(|(_, d)| **d == domain);
                     let value = nodes.and_then(|(value, _)| *value);
-                    let value: Box<str> =
-                        value.map_or("", |v| &**cluster.syms.text(v)).into();
+                    let value: Box<str> = value.map_or("", |v| &**cluster.syms.text(v)).into();
                     let key = &tracked.constraint.topology_key;
                     also.extend(cluster.index.with_values(&cluster.syms, key, &[value]).iter());
                 }

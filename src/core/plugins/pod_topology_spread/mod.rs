@@ -110,7 +110,8 @@ fn check(
     one: &k8s::TopologySpreadConstraint,
 ) -> Result<(), (&'static str, String)> {
     if one.max_skew <= 0 {
-        let problem = format!("Invalid value: {}: not in valid range (0, 2147483647]", one.max_skew);
+        let problem =
+            format!("Invalid value: {}: not in valid range (0, 2147483647]", one.max_skew);
         return Err(("maxSkew", problem));
     }
     if !is_qualified_name(&one.topology_key) {
@@ -125,7 +126,8 @@ fn check(
         return Err(("whenUnsatisfiable", problem));
     }
     if one.label_selector.is_some() {
-        let problem = "Forbidden: constraint must not define a selector, as they deduced for each pod";
+        let problem =
+            "Forbidden: constraint must not define a selector, as they deduced for each pod";
         return Err(("labelSelector", problem.to_owned()));
     }
     let same = |c: &k8s::TopologySpreadConstraint| {
@@ -172,7 +174,11 @@ impl Plugin for PodTopologySpread {
 
     fn stamp(&self, shape: &PodShape, cluster: &Cluster) -> u64 {
         let related = &shape.related;
-        if related.spread.is_empty() && related.siblings.is_none() { 0 } else { cluster.kin_stamp() }
+        if related.spread.is_empty() && related.siblings.is_none() {
+            0
+        } else {
+            cluster.kin_stamp()
+        }
     }
 
     fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
@@ -249,8 +255,7 @@ impl ClassFilter for PodTopologySpread {
                 return Err(MISSING);
             }
             let constraint = &tracked.constraint;
-            let skew =
-                tracked.pods(number) + i64::from(constraint.matches_self) - tracked.least();
+            let skew = tracked.pods(number) + i64::from(constraint.matches_self) - tracked.least();
             if skew > constraint.max_skew.into() {
                 return Err(MISSING + 1);
             }

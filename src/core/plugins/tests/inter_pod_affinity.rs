@@ -71,19 +71,39 @@ fn zones() -> Cluster {
 fn required_terms_of_the_pod() {
     let both = json!([term("zone", "x"), term("host", "x")]);
     let table = [
-        ("near, zone", near(app("y"), required(json!([term("zone", "x")]))), ["ok", "ok", NEAR, NEAR]),
-        ("near, host", near(app("y"), required(json!([term("host", "x")]))), ["ok", NEAR, NEAR, NEAR]),
+        (
+            "near, zone",
+            near(app("y"), required(json!([term("zone", "x")]))),
+            ["ok", "ok", NEAR, NEAR],
+        ),
+        (
+            "near, host",
+            near(app("y"), required(json!([term("host", "x")]))),
+            ["ok", NEAR, NEAR, NEAR],
+        ),
         ("near, both", near(app("y"), required(both)), ["ok", NEAR, NEAR, NEAR]),
         ("near, nobody", near(app("y"), required(json!([term("zone", "z")]))), [NEAR; 4]),
         // The first of a series: only the label is asked for.
-        ("near itself", near(app("z"), required(json!([term("zone", "z")]))), ["ok", "ok", "ok", NEAR]),
+        (
+            "near itself",
+            near(app("z"), required(json!([term("zone", "z")]))),
+            ["ok", "ok", "ok", NEAR],
+        ),
         (
             "one pod must match all terms",
             near(app("z"), required(json!([term("zone", "z"), term("zone", "x")]))),
             [NEAR; 4],
         ),
-        ("apart, zone", apart(app("y"), required(json!([term("zone", "x")]))), [APART, APART, "ok", "ok"]),
-        ("apart, host", apart(app("y"), required(json!([term("host", "x")]))), [APART, "ok", "ok", "ok"]),
+        (
+            "apart, zone",
+            apart(app("y"), required(json!([term("zone", "x")]))),
+            [APART, APART, "ok", "ok"],
+        ),
+        (
+            "apart, host",
+            apart(app("y"), required(json!([term("host", "x")]))),
+            [APART, "ok", "ok", "ok"],
+        ),
         (
             "no selector matches nothing",
             apart(app("y"), required(json!([{"topologyKey": "zone"}]))),
@@ -148,10 +168,13 @@ fn wishes_add_up_per_topology_value() {
         // zone 4 + host 1: a1 5, a2 4 → 100 · 4 / 5 = 80.
         (
             "zone and host",
-            near(app("y"), json!({"preferredDuringSchedulingIgnoredDuringExecution": [
-                {"weight": 4, "podAffinityTerm": term("zone", "x")},
-                {"weight": 1, "podAffinityTerm": term("host", "x")},
-            ]})),
+            near(
+                app("y"),
+                json!({"preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 4, "podAffinityTerm": term("zone", "x")},
+                    {"weight": 1, "podAffinityTerm": term("host", "x")},
+                ]}),
+            ),
             [100, 80, 0, 0],
         ),
     ];

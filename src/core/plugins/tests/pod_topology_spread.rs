@@ -59,8 +59,7 @@ fn run(cluster: &mut Cluster, nodes: &[&str]) {
 
 /// Zone a holds two pods on a1, zone b one on b1, and c has no zone.
 fn zones() -> Cluster {
-    let mut nodes =
-        cluster([place("a1", "a"), place("a2", "a"), place("b1", "b"), place("c", "")]);
+    let mut nodes = cluster([place("a1", "a"), place("a2", "a"), place("b1", "b"), place("c", "")]);
     run(&mut nodes, &["a1", "a1", "b1"]);
     // None of these counts: another namespace, other labels, terminating.
     nodes.add_wire_pod(&pod("e").pod_label("app", "y").on("b1"));
@@ -236,7 +235,8 @@ fn default_constraints_may_be_listed() {
         let args = PodTopologySpreadArgs::List(vec![wire(constraint)]);
         PodTopologySpread::new(&args).err().map(|e| e.to_string()).unwrap_or_default()
     };
-    let text = bad(json!({"maxSkew": 0, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}));
+    let text =
+        bad(json!({"maxSkew": 0, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}));
     assert!(text.contains("defaultConstraints[0].maxSkew"), "{text}");
     let text = bad(json!({"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": ""}));
     assert!(text.contains("whenUnsatisfiable"), "{text}");
