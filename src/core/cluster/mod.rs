@@ -13,6 +13,7 @@ mod kin;
 mod kin_tests;
 mod node_set;
 mod nodes;
+mod objects_related;
 mod owners;
 mod relate;
 mod shapes;
