@@ -14,6 +14,7 @@ mod kin_tests;
 mod node_set;
 mod nodes;
 mod objects;
+mod objects_related;
 mod owners;
 mod relate;
 mod shapes;

@@ -117,8 +117,13 @@ impl Rules {
         let hit = |side: &Side| {
             side.keys.iter().any(|k| k.value(node).is_some_and(|value| k.pods(value) > 0))
         };
-        bits | i64::from(hit(&self.repelled)) * REPELLED
-            | i64::from(hit(&self.repelling)) * REPELLING
+        if hit(&self.repelled) {
+            bits |= REPELLED;
+        }
+        if hit(&self.repelling) {
+            bits |= REPELLING;
+        }
+        bits
     }
 
     fn sides(&mut self) -> [&mut Side; 3] {

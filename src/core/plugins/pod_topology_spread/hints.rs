@@ -54,8 +54,7 @@ fn node_change(
             let moved = constraints.iter().any(|c| value(before, c) != value(after, c));
             queue_if(complete(after) && (moved || before.taints != after.taints))
         }
-        (Some(_), Some(_)) => Hint::Queue,
         (None, Some(only)) | (Some(only), None) => queue_if(complete(only)),
-        (None, None) => Hint::Queue,
+        (Some(_), Some(_)) | (None, None) => Hint::Queue,
     }
 }

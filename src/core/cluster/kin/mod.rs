@@ -6,10 +6,12 @@
 //! others. Must never hold a matcher or a group that nobody uses, and never
 //! walk all pods: a new matcher finds its groups by posting lists per label.
 
+mod matchers;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::owners::Owners;
+use crate::cluster::owners::Owners;
 use crate::hash::{IdMap, TextMap};
 use crate::model::{AffinityTerm, LabelSet, Scope, Selector, TermId, TermKind};
 
@@ -62,6 +64,12 @@ impl MatchKey {
         Self { all, living: false, lenient: false }
     }
 
+    /// Whether it asks for labels of namespaces.
+    fn reads_namespaces(&self) -> bool {
+        let asks = |s: &Selector| !s.is_nothing() && !s.is_everything();
+        self.all.iter().any(|(scope, _)| asks(&scope.selector))
+    }
+
     fn anchor(&self) -> Option<(&str, &[Box<str>])> {
         self.all.iter().find_map(|(_, selector)| selector.anchor())
     }
@@ -87,7 +95,7 @@ pub(crate) struct Term {
 type Postings<T> = TextMap<Box<str>, TextMap<Box<str>, BTreeSet<T>>>;
 
 /// What joins or leaves a counter.
-pub(super) type Moves = Vec<(MatcherId, GroupId, bool)>;
+pub(in crate::cluster) type Moves = Vec<(MatcherId, GroupId, bool)>;
 
 #[derive(Clone, Default)]
 pub(crate) struct Kin {
@@ -104,11 +112,13 @@ pub(crate) struct Kin {
     term_index: TextMap<Arc<(TermKind, AffinityTerm)>, TermId>,
     next_term: u32,
     namespaces: TextMap<Arc<str>, LabelSet>,
-    pub(super) owners: Owners,
+    /// How many matchers ask for labels of namespaces.
+    by_namespace_label: u32,
+    pub(in crate::cluster) owners: Owners,
     /// Grows when a waiting pod may have to be looked at anew.
-    pub(super) epoch: u64,
+    pub(in crate::cluster) epoch: u64,
     /// Grows when counts changed without any node's change.
-    pub(super) generation: u64,
+    pub(in crate::cluster) generation: u64,
 }
 
 fn post<T: Ord + Copy>(postings: &mut Postings<T>, key: &str, value: &str, id: T) {
@@ -161,7 +171,11 @@ impl Kin {
     }
 
     /// Sets or removes a Namespace object; says which groups changed counters.
-    pub(super) fn set_namespace(&mut self, name: &str, labels: Option<LabelSet>) -> Moves {
+    pub(in crate::cluster) fn set_namespace(
+        &mut self,
+        name: &str,
+        labels: Option<LabelSet>,
+    ) -> Moves {
         if self.namespaces.get(name) == labels.as_ref() {
             return Moves::new();
         }
@@ -170,6 +184,9 @@ impl Kin {
             None => self.namespaces.remove(name),
         };
         let mut moves = Moves::new();
+        if self.by_namespace_label == 0 {
+            return moves;
+        }
         for id in 0..self.groups.len() {
             let group = &self.groups[id];
             if group.users == 0 || *group.key.namespace != *name {
@@ -187,7 +204,7 @@ impl Kin {
         moves
     }
 
-    pub(super) fn namespace_names(&self) -> impl Iterator<Item = &Arc<str>> {
+    pub(in crate::cluster) fn namespace_names(&self) -> impl Iterator<Item = &Arc<str>> {
         self.namespaces.keys()
     }
 
@@ -198,12 +215,12 @@ impl Kin {
         &self.groups[id.0 as usize].key
     }
 
-    pub(super) fn matchers(&self, id: GroupId) -> &Arc<[MatcherId]> {
+    pub(in crate::cluster) fn matchers(&self, id: GroupId) -> &Arc<[MatcherId]> {
         &self.groups[id.0 as usize].matchers
     }
 
     /// One user more of the group of that key.
-    pub(super) fn join(&mut self, key: GroupKey) -> GroupId {
+    pub(in crate::cluster) fn join(&mut self, key: GroupKey) -> GroupId {
         if let Some(&id) = self.group_index.get(&key) {
             self.groups[id.0 as usize].users += 1;
             return id;
@@ -228,7 +245,7 @@ impl Kin {
     }
 
     /// One user less.
-    pub(super) fn leave(&mut self, id: GroupId) {
+    pub(in crate::cluster) fn leave(&mut self, id: GroupId) {
         let group = &mut self.groups[id.0 as usize];
         group.users -= 1;
         if group.users > 0 {
@@ -297,151 +314,5 @@ impl Kin {
         let mut terms: Vec<TermId> = matchers.flat_map(|m| m.terms.iter().copied()).collect();
         terms.sort_unstable();
         terms.into()
-    }
-
-    // ---- matchers ----------------------------------------------------------
-
-    /// The matcher of that key, if anybody uses it.
-    pub(crate) fn matcher(&self, key: &MatchKey) -> Option<MatcherId> {
-        self.matcher_index.get(key).copied()
-    }
-
-    #[cfg(test)]
-    pub(crate) fn live_matchers(&self) -> impl Iterator<Item = (MatcherId, &MatchKey)> {
-        let slots = self.matchers.iter().enumerate();
-        slots.filter_map(|(i, m)| Some((MatcherId(i as u32), &*m.as_ref()?.key)))
-    }
-
-    #[cfg(test)]
-    pub(crate) fn live_terms(&self) -> impl Iterator<Item = TermId> {
-        self.terms.keys().copied()
-    }
-
-    /// One user more of a matcher; the groups it matches if it is new.
-    pub(super) fn watch(&mut self, key: MatchKey) -> (MatcherId, Option<Vec<GroupId>>) {
-        if let Some(&id) = self.matcher_index.get(&key) {
-            if let Some(matcher) = &mut self.matchers[id.0 as usize] {
-                matcher.users += 1;
-            }
-            return (id, None);
-        }
-        let groups: Vec<GroupId> = self.groups_of(&key).collect();
-        let key = Arc::new(key);
-        let matcher = Matcher { key: Arc::clone(&key), users: 1, terms: Vec::new() };
-        let id = match self.free_matchers.pop() {
-            Some(id) => {
-                self.matchers[id.0 as usize] = Some(matcher);
-                id
-            }
-            None => {
-                self.matchers.push(Some(matcher));
-                MatcherId(u32::try_from(self.matchers.len() - 1).expect("fewer than 2^32 matchers"))
-            }
-        };
-        match key.anchor() {
-            Some((label, values)) => {
-                values.iter().for_each(|v| post(&mut self.anchored, label, v, id));
-            }
-            None => {
-                self.unanchored.insert(id);
-            }
-        }
-        for group in &groups {
-            let group = &mut self.groups[group.0 as usize];
-            let mut matchers = group.matchers.to_vec();
-            matchers.push(id);
-            matchers.sort_unstable();
-            group.matchers = matchers.into();
-        }
-        self.matcher_index.insert(key, id);
-        (id, Some(groups))
-    }
-
-    /// One user less; true if the matcher is gone.
-    pub(super) fn unwatch(&mut self, id: MatcherId) -> bool {
-        let Some(matcher) = &mut self.matchers[id.0 as usize] else {
-            return false;
-        };
-        matcher.users -= 1;
-        if matcher.users > 0 {
-            return false;
-        }
-        let key = Arc::clone(&matcher.key);
-        let groups: Vec<GroupId> = self.groups_of(&key).collect();
-        for group in groups {
-            let group = &mut self.groups[group.0 as usize];
-            group.matchers = group.matchers.iter().copied().filter(|m| *m != id).collect();
-        }
-        match key.anchor() {
-            Some((label, values)) => {
-                values.iter().for_each(|v| unpost(&mut self.anchored, label, v, id));
-            }
-            None => {
-                self.unanchored.remove(&id);
-            }
-        }
-        self.matcher_index.remove(&key);
-        self.matchers[id.0 as usize] = None;
-        self.free_matchers.push(id);
-        true
-    }
-
-    // ---- terms -------------------------------------------------------------
-
-    /// A live term.
-    pub(crate) fn term(&self, id: TermId) -> Option<&Term> {
-        self.terms.get(&id)
-    }
-
-    /// The live term that says this.
-    pub(crate) fn find_term(&self, term: &(TermKind, AffinityTerm)) -> Option<TermId> {
-        self.term_index.get(term).copied()
-    }
-
-    /// One user more of a term; the matcher's groups if that is new.
-    pub(super) fn add_term(
-        &mut self,
-        kind: TermKind,
-        term: &AffinityTerm,
-    ) -> (TermId, Option<(MatcherId, Vec<GroupId>)>) {
-        let key = Arc::new((kind, term.clone()));
-        if let Some(&id) = self.term_index.get(&key) {
-            if let Some(term) = self.terms.get_mut(&id) {
-                term.users += 1;
-            }
-            return (id, None);
-        }
-        let all = vec![(term.scope.clone(), term.selector.clone())];
-        let (matcher, groups) = self.watch(MatchKey { all, living: false, lenient: true });
-        let id = TermId(self.next_term);
-        self.next_term += 1;
-        if let Some(matcher) = &mut self.matchers[matcher.0 as usize] {
-            matcher.terms.push(id);
-        }
-        let topology_key = term.topology_key.clone();
-        let key_of = Arc::clone(&key);
-        self.terms.insert(id, Term { kind, topology_key, matcher, users: 1, key: key_of });
-        self.term_index.insert(key, id);
-        self.epoch += 1;
-        (id, groups.map(|g| (matcher, g)))
-    }
-
-    /// One user less; what is gone with it.
-    pub(super) fn drop_term(&mut self, id: TermId) -> (bool, Option<MatcherId>) {
-        let Some(term) = self.terms.get_mut(&id) else {
-            return (false, None);
-        };
-        term.users -= 1;
-        if term.users > 0 {
-            return (false, None);
-        }
-        let (matcher, key) = (term.matcher, Arc::clone(&term.key));
-        self.terms.remove(&id);
-        self.term_index.remove(&key);
-        if let Some(matcher) = &mut self.matchers[matcher.0 as usize] {
-            matcher.terms.retain(|t| *t != id);
-        }
-        self.epoch += 1;
-        (true, self.unwatch(matcher).then_some(matcher))
     }
 }
