@@ -12,6 +12,7 @@ mod node;
 mod pod;
 mod profile;
 mod resources;
+mod storage;
 mod volumes;
 
 use std::rc::Rc;
