@@ -121,7 +121,7 @@ fn kinds_that_no_plugin_reads_are_passed_over_with_a_note() {
 #[test]
 fn many_nodes_are_counted_by_reason() {
     let node = |i: usize| {
-        let taint = if i % 3 == 0 { "[{key: gpu, effect: NoSchedule}]" } else { "[]" };
+        let taint = if i.is_multiple_of(3) { "[{key: gpu, effect: NoSchedule}]" } else { "[]" };
         format!(
             "apiVersion: v1\nkind: Node\nmetadata: {{name: n{i:02}}}\nspec: {{taints: {taint}}}\n\
              status: {{allocatable: {{cpu: \"1\", memory: 1Gi, pods: \"9\"}}}}\n---\n"

@@ -11,7 +11,7 @@ use super::{Guarded, Sink, Watched, stream};
 use crate::run::Message;
 
 /// How often an API that is not there is looked for again.
-const PROBE_AGAIN: Duration = Duration::from_secs(60);
+const PROBE_AGAIN: Duration = Duration::from_secs(30);
 /// How often a probe that got no answer is repeated before the rest goes on
 /// without the kind.
 const TRIES: u32 = 5;

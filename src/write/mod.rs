@@ -82,7 +82,7 @@ struct Shared {
     /// One permit per call that is ready (or was, before it was replaced).
     calls: Semaphore,
     events: Semaphore,
-    /// Binds accepted and not answered.
+    /// Binds and writes of objects, accepted and not answered.
     unanswered: AtomicUsize,
     events_flying: AtomicUsize,
     /// Something ended: worth a look for whoever waits for the end.
@@ -179,6 +179,8 @@ impl Writer {
                     continue;
                 }
                 Effect::Call { token, pod, request: Request::Write(patches), .. } => {
+                    // Counted like a bind: what waits is limited by that.
+                    shared.unanswered.fetch_add(1, Ordering::Relaxed);
                     state.objects.push_back(ObjectWrites { token, pod, patches });
                     calls += 1;
                     continue;
@@ -203,7 +205,7 @@ impl Writer {
         answers
     }
 
-    /// Binds that were accepted and not answered yet.
+    /// Binds, and writes of objects, that were accepted and not answered yet.
     #[must_use]
     pub fn unanswered_binds(&self) -> usize {
         self.shared.unanswered.load(Ordering::Relaxed)
@@ -220,6 +222,7 @@ impl Writer {
         shared.events.close();
         let left = {
             let mut state = shared.state.lock();
+            shared.unanswered.fetch_sub(state.objects.len(), Ordering::Relaxed);
             state.objects.clear();
             state.dispatch.discard()
         };

@@ -4,6 +4,8 @@
 //! guard: each is valid for one version of its object, so nothing is tried
 //! again here; the pod is.
 
+use std::sync::atomic::Ordering;
+
 use muster_core::io::{Input, ObjectPatch, PodRef, Reply, Token};
 use tracing::{debug, warn};
 
@@ -38,6 +40,7 @@ impl Shared {
             }
         }
         let ok = error.is_none();
+        self.unanswered.fetch_sub(1, Ordering::Relaxed);
         let reply = Reply::Written { versions, error };
         let answer = Input::Reply { token: writes.token, reply };
         // Fails only when the owner has ended, and then the process does.

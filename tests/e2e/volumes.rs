@@ -1,7 +1,7 @@
 //! Claims that wait for their first consumer, bound by Muster's writes.
 
 use anyhow::{Context, Result, ensure};
-use muster_api::k8s::{PersistentVolume, PersistentVolumeClaim};
+use muster_api::k8s::{PersistentVolume, PersistentVolumeClaim, annotations};
 use muster_control_plane::{ControlPlane, create_nodes, node};
 use serde_json::{Value, json};
 
@@ -18,10 +18,16 @@ fn disk(name: &str, node: &str, size: &str) -> Value {
             {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}]}}}})
 }
 
-fn claim(name: &str, size: &str) -> Value {
+fn class(name: &str, provisioner: &str) -> Value {
+    json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+        "metadata": {"name": name}, "provisioner": provisioner,
+        "volumeBindingMode": "WaitForFirstConsumer"})
+}
+
+fn claim(name: &str, class: &str, size: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": {"name": name, "namespace": "default"}, "spec": {
-            "accessModes": ["ReadWriteOnce"], "storageClassName": "local",
+            "accessModes": ["ReadWriteOnce"], "storageClassName": class,
             "resources": {"requests": {"storage": size}}}})
 }
 
@@ -41,6 +47,7 @@ async fn create(cluster: &Cluster, path: &str, object: &Value) -> Result<()> {
     Ok(())
 }
 
+const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
 const VOLUMES: &str = "/api/v1/persistentvolumes";
 const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -59,14 +66,11 @@ async fn volumes_are_bound_where_the_pod_goes() -> Result<()> {
         node
     })
     .await?;
-    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
-        "metadata": {"name": "local"}, "provisioner": "kubernetes.io/no-provisioner",
-        "volumeBindingMode": "WaitForFirstConsumer"});
-    create(&cluster, "/apis/storage.k8s.io/v1/storageclasses", &class).await?;
+    create(&cluster, CLASSES, &class("local", "kubernetes.io/no-provisioner")).await?;
     create(&cluster, VOLUMES, &disk("big", "node-1", "100Gi")).await?;
     create(&cluster, VOLUMES, &disk("small", "node-2", "10Gi")).await?;
-    create(&cluster, CLAIMS, &claim("data", "5Gi")).await?;
-    create(&cluster, CLAIMS, &claim("huge", "1Ti")).await?;
+    create(&cluster, CLAIMS, &claim("data", "local", "5Gi")).await?;
+    create(&cluster, CLAIMS, &claim("huge", "local", "1Ti")).await?;
     eventually("available", SOON, || async {
         let volumes: Vec<PersistentVolume> = cluster.list(VOLUMES).await?;
         Ok(volumes.iter().all(|v| v.status.phase == "Available"))
@@ -104,7 +108,37 @@ async fn volumes_are_bound_where_the_pod_goes() -> Result<()> {
     });
     bound.await.with_context(|| muster.log_tail(6_000))?;
     cluster.say("a new disk let the other one go");
+    made_on_demand(&cluster).await.with_context(|| muster.log_tail(6_000))?;
     muster.terminate()?;
     ensure!(muster.wait_exit(SOON)? == 0, "exit code after SIGTERM");
+    Ok(())
+}
+
+/// Muster names the node; the provisioner (played here) makes the volume; the
+/// volume controller binds it; the pod follows.
+async fn made_on_demand(cluster: &Cluster) -> Result<()> {
+    create(cluster, CLASSES, &class("made", "example.com/provisioner")).await?;
+    create(cluster, CLAIMS, &claim("scratch", "made", "1Gi")).await?;
+    create(cluster, PODS, &pod("writer", "scratch")).await?;
+    let find = || async {
+        let claims: Vec<PersistentVolumeClaim> = cluster.list(CLAIMS).await?;
+        claims.into_iter().find(|c| c.metadata.name == "scratch").context("no claim")
+    };
+    let chosen =
+        |c: &PersistentVolumeClaim| c.metadata.annotations.get(annotations::SELECTED_NODE).cloned();
+    eventually("given a node", SOON, || async { Ok(chosen(&find().await?).is_some()) }).await?;
+    let claim = find().await?;
+    let node = chosen(&claim).context("no node")?;
+    ensure!(cluster.get_pod("writer").await?.spec.node_name.is_empty(), "bound too early");
+    let mut volume = disk("provisioned", &node, "1Gi");
+    volume["spec"]["storageClassName"] = json!("made");
+    volume["spec"]["claimRef"] =
+        json!({"namespace": "default", "name": "scratch", "uid": claim.metadata.uid});
+    create(cluster, VOLUMES, &volume).await?;
+    eventually("bound to the chosen node", SOON, || async {
+        Ok(cluster.get_pod("writer").await?.spec.node_name == node)
+    })
+    .await?;
+    cluster.say("a volume was made for the node that Muster chose");
     Ok(())
 }

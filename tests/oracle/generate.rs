@@ -14,6 +14,7 @@ mod pod;
 mod profile;
 mod resources;
 mod spread;
+mod storage;
 mod volumes;
 
 use std::rc::Rc;
