@@ -40,3 +40,19 @@ impl Journal {
         (skip <= self.entries.len()).then(|| self.entries.range(skip..).copied())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_numbered_on_when_old_ones_are_forgotten() {
+        let mut journal = Journal::default();
+        (0..KEPT as u32 + 5).for_each(|node| journal.push(NodeId(node)));
+        assert_eq!(journal.head(), KEPT as u64 + 5);
+        assert!(journal.since(4).is_none());
+        let first = journal.since(5).and_then(|mut changes| changes.next());
+        assert_eq!(first, Some(NodeId(5)));
+        assert_eq!(journal.since(journal.head()).map(|changes| changes.len()), Some(0));
+    }
+}

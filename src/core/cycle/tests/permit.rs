@@ -4,6 +4,7 @@ use super::binding::pair;
 use super::harness::{Harness, check};
 use super::probe::{Probe, Script, profile};
 use crate::framework::Status;
+use crate::report::Observation;
 use crate::testing::{node, pod};
 
 const TIMEOUT: &str = "0/1 nodes are available: 1 rejected due to timeout after waiting 30s at \
@@ -105,4 +106,17 @@ fn a_wait_is_capped_at_fifteen_minutes() {
     assert_eq!(h.queue_of("a"), "permit");
     h.sleep(1);
     assert!(h.effects()[0].ends_with("after waiting 15m0s at plugin Slow."));
+}
+
+#[test]
+fn the_time_at_permit_is_observed() {
+    let wait = Script { wait: Some(30), ..Script::default() };
+    let (mut h, _, _) = pair(wait, Script::default());
+    h.pod(pod("a"));
+    h.run();
+    h.sleep(2);
+    h.permit("a", "One", Ok(()));
+    let waited = Observation::PermitWait { status: "Success", micros: 2_000_000 };
+    let seen = h.core.take_observations();
+    assert!(seen.contains(&waited), "{seen:?}");
 }
