@@ -203,3 +203,16 @@ fn a_profile_is_chosen_by_its_name() {
     let error = choose(&path, Some("other")).unwrap_err().to_string();
     assert!(error.ends_with("config.yaml has plain, packed"), "{error}");
 }
+
+#[test]
+fn names_that_yaml_might_take_for_booleans_are_names() {
+    for name in ["n", "on", "yes"] {
+        let text = format!(
+            "apiVersion: v1\nkind: Node\nmetadata: {{name: {name}}}\nstatus: {{allocatable: \
+             {{cpu: 1, memory: 1Gi, pods: 1}}}}\n---\napiVersion: v1\nkind: Pod\nmetadata: \
+             {{name: p}}\n"
+        );
+        let value: Value = serde_json::from_str(&ask(&text, "p", Output::Json)).unwrap();
+        assert_eq!(value["suggestedHost"], name);
+    }
+}

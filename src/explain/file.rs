@@ -41,7 +41,7 @@ impl Document {
 pub fn read_documents(text: &str) -> Result<Vec<Document>> {
     let values: Vec<Value> = match text.trim_start().as_bytes().first() {
         Some(b'{' | b'[') => json(text)?,
-        _ => serde_saphyr::from_str_multiple(text).context("it is neither JSON nor YAML")?,
+        _ => yaml(text)?,
     };
     let mut all = Vec::new();
     for (i, value) in values.into_iter().enumerate() {
@@ -58,6 +58,13 @@ pub fn read_documents(text: &str) -> Result<Vec<Document>> {
         }
     }
     Ok(all)
+}
+
+/// YAML documents. A node may be called `n` or `on`: only `true` and `false` are
+/// no text. A file of one's own may be as large as a cluster is.
+fn yaml(text: &str) -> Result<Vec<Value>> {
+    let options = serde_saphyr::options! { strict_booleans: true, budget: None };
+    serde_saphyr::from_multiple_with_options(text, options).context("it is neither JSON nor YAML")
 }
 
 /// JSON objects one after the other, as `kubectl get -o json` prints one.

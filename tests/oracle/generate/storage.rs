@@ -90,7 +90,7 @@ fn capacities(rng: &mut Rng, class: &str, objects: &mut Vec<Value>) {
         .map(|zone| json!({"matchLabels": {ZONE: zone}}))
         .chain([json!({"matchExpressions": [{"key": ZONE, "operator": "DoesNotExist"}]})]);
     for (i, selector) in selectors.enumerate() {
-        if rng.chance(30) {
+        if rng.chance(12) {
             continue;
         }
         let mut capacity = json!({
@@ -98,7 +98,7 @@ fn capacities(rng: &mut Rng, class: &str, objects: &mut Vec<Value>) {
             "metadata": {"name": format!("{class}-{i}"), "namespace": "storage"},
             "storageClassName": class, "capacity": format!("{}Gi", rng.below(40)),
         });
-        if rng.chance(85) {
+        if rng.chance(92) {
             capacity["nodeTopology"] = selector;
         }
         if rng.chance(30) {

@@ -49,7 +49,7 @@ impl Storage {
         let mut volumes: Vec<Value> =
             (0..rng.below(9)).map(|i| volume(rng, mood, i, &nodes)).collect();
         for (i, node) in nodes.iter().enumerate() {
-            if rng.chance(35) {
+            if rng.chance(65) {
                 volumes.push(local_volume(rng, i, node));
             }
         }
@@ -82,15 +82,15 @@ impl Storage {
     }
 
     fn pod_volume(&self, rng: &mut Rng) -> Value {
-        if rng.chance(60) && !self.claims.is_empty() {
+        if rng.chance(55) && !self.claims.is_empty() {
             let known = &self.claims[rng.below(self.claims.len())];
             let name = if rng.chance(self.nasty) { "no-such-claim" } else { known };
             return json!({"persistentVolumeClaim": {"claimName": name}});
         }
         let read_only = rng.chance(50);
-        let id = rng.pick(&["a", "b"]);
-        match rng.below(11) {
-            0 => json!({"gcePersistentDisk": {"pdName": id, "readOnly": read_only}}),
+        let id = rng.pick(&["a", "a", "b"]);
+        match rng.below(14) {
+            0 | 11 | 12 => json!({"gcePersistentDisk": {"pdName": id, "readOnly": read_only}}),
             1 => {
                 let bad = if rng.chance(self.nasty) { "aws://zone/x/y" } else { "vol-a" };
                 let id = rng.pick(&["vol-a", "vol-b", "aws://zone-a/vol-a", "aws:///vol-c", bad]);
@@ -266,7 +266,8 @@ fn claim_spec(rng: &mut Rng, mood: &Mood) -> Value {
         spec["resources"] = json!({"requests": {"storage": request}});
     }
     let missing = if rng.chance(mood.nasty) { "ghost" } else { "fast" };
-    let class = rng.pick(&["fast", "fast", "local", "local", "ebs", "other", "vsphere", missing]);
+    let rare = rng.pick(&["vsphere", "other", missing]);
+    let class = rng.pick(&["fast", "fast", "local", "local", "local", "ebs", "other", rare]);
     spec["storageClassName"] = json!(class);
     if rng.chance(15) {
         let operator = rng.pick(&["In", "NotIn"]);
