@@ -155,7 +155,7 @@ impl Audit {
     pub(super) fn fits_somewhere(&self, name: &str) -> Option<&str> {
         let pod = self.world.pods.get(name)?;
         let profile = &self.profiles[pod.profile?];
-        if self.lenient || pod.wants.unmodelled {
+        if self.lenient || self.world.repelled || pod.wants.unmodelled {
             return None;
         }
         let fits = |(node, there): &(&String, &Node)| {

@@ -91,7 +91,7 @@ pub(super) struct Wants {
     required: Option<k8s::NodeSelector>,
     tolerations: Vec<k8s::Toleration>,
     /// It has wishes this checker does not model: relations to other pods,
-    /// volumes.
+    /// volumes, features of the kubelet.
     pub(super) unmodelled: bool,
 }
 
@@ -118,6 +118,13 @@ impl Wants {
             unmodelled: !spec.topology_spread_constraints.is_empty()
                 || !spec.volumes.is_empty()
                 || spec.scheduling_group.is_some()
+                || spec.host_users == Some(false)
+                || !spec.ephemeral_containers.is_empty()
+                || spec
+                    .containers
+                    .iter()
+                    .chain(&spec.init_containers)
+                    .any(|c| c.bind_mount_options || !c.restart_policy_rules.is_empty())
                 || affinity
                     .is_some_and(|a| a.pod_affinity.is_some() || a.pod_anti_affinity.is_some()),
         }

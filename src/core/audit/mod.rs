@@ -108,7 +108,16 @@ const MODELLED: &[&str] =
     &["NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit"];
 
 /// Filters that let every pending pod pass whose wishes are all modelled.
-const IDLE: &[&str] = &["NodeName"];
+const IDLE: &[&str] = &[
+    "InterPodAffinity",
+    "NodeDeclaredFeatures",
+    "NodeName",
+    "NodeVolumeLimits",
+    "PodTopologySpread",
+    "VolumeBinding",
+    "VolumeRestrictions",
+    "VolumeZone",
+];
 
 /// The checker. Tell it of each step in this order: [`Audit::input`] before the
 /// core takes it in, [`Audit::decision`] as soon as it is made, [`Audit::effect`]

@@ -23,7 +23,9 @@ pub(super) struct World {
     fresh: BTreeSet<Fresh>,
     /// Nodes that joined and pods that left theirs, so far.
     pub(super) stirs: u64,
-    relists: [u64; 2],
+    /// Some pod was seen that does not want others near it.
+    pub(super) repelled: bool,
+    relists: [u64; Kind::COUNT],
     arrivals: u64,
 }
 
@@ -144,6 +146,8 @@ impl World {
         if matches!(wire.status.phase.as_str(), "Succeeded" | "Failed") {
             return;
         }
+        let affinity = wire.spec.affinity.as_ref();
+        self.repelled |= affinity.is_some_and(|a| a.pod_anti_affinity.is_some());
         let seen = self.relists[Kind::Pod as usize];
         let assigned = !wire.spec.node_name.is_empty();
         if !self.pods.contains_key(&key) {
