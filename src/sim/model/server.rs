@@ -18,10 +18,10 @@
 //! assert_eq!(server.bind("default", "a", None, "node-2").unwrap_err().code, 409);
 //! ```
 
-use muster_api::k8s::{Node, Pod};
+use muster_api::k8s::{Node, Pod, PodCondition};
 use muster_core::io::{Kind, PodRef, StatusPatch, Tick};
 
-use super::api::{Api, Facts, Notice, PodId};
+use super::api::{Api, Facts, Notice, PodId, put_condition};
 use super::budget::{Budget, BudgetStatus};
 use super::errors::{ApiError, stale};
 use super::eviction::DeleteOptions;
@@ -224,10 +224,11 @@ impl Server {
     /// 404.
     pub fn set_unready(&mut self, namespace: &str, name: &str) -> Result<(), ApiError> {
         let id = self.find(namespace, name)?;
-        self.api.set_phase(self.now, id, "Running");
+        let (kind, status) = ("Ready".to_owned(), "False".to_owned());
+        let ready = PodCondition { kind, status, ..PodCondition::default() };
         self.api.update_pod(id, |pod| {
-            let ready = pod.status.conditions.iter_mut().find(|c| c.kind == "Ready");
-            ready.into_iter().for_each(|c| "False".clone_into(&mut c.status));
+            "Running".clone_into(&mut pod.status.phase);
+            put_condition(pod, ready);
         });
         Ok(())
     }
