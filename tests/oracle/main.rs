@@ -169,7 +169,7 @@ fn agrees_with_kube_scheduler() -> Result<()> {
 #[test]
 fn agrees_over_sequences() -> Result<()> {
     let seed = seed()?;
-    let lists: usize = number("MUSTER_ORACLE_SEQUENCES")?.unwrap_or(20);
+    let lists: usize = number("MUSTER_ORACLE_SEQUENCES")?.unwrap_or(500);
     let only: Option<usize> = number("MUSTER_ORACLE_ONLY")?;
     let numbers: Vec<usize> = only.map_or_else(|| (0..lists).collect(), |one| vec![one]);
     let mut oracle = Oracle::start()?;

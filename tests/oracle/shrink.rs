@@ -20,8 +20,10 @@ enum Step {
     Item(usize),
 }
 
-/// Members that an object cannot do without.
-const NEEDED: &[&str] = &["apiVersion", "kind", "name", "namespace", "metadata"];
+/// Members that an object cannot do without. Capacities tell volumes apart: of
+/// two alike, kube-scheduler takes either.
+const NEEDED: &[&str] =
+    &["apiVersion", "kind", "name", "namespace", "metadata", "capacity", "storage"];
 
 /// The list of plugins stays whole: without it the default profile would hold,
 /// and with that the plugins that Muster does not have.

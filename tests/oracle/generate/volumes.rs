@@ -68,10 +68,15 @@ impl Storage {
         if !rng.chance(self.chance) {
             return;
         }
-        let list = pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
-        let mut list = list;
+        let mut list = pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
         for i in 0..[1, 1, 1, 2, 3][rng.below(5)] {
             let mut volume = self.pod_volume(rng);
+            // For a claim named twice kube-scheduler takes two volumes, and whichever it then
+            // finds first, in random order, is the claim's: there is no one right answer.
+            let claim = &volume["persistentVolumeClaim"];
+            if !claim.is_null() && list.iter().any(|v| v["persistentVolumeClaim"] == *claim) {
+                continue;
+            }
             volume["name"] = json!(format!("v{i}"));
             if !volume["ephemeral"].is_null() && rng.chance(90) {
                 objects.push(ephemeral_claim(rng, pod, &format!("v{i}")));
