@@ -269,6 +269,10 @@ impl Queue {
                 let place = entry.place;
                 self.unlink(pod);
                 self.set_shape(pod, shape);
+                // A list may show an older version, with gates that were lifted since.
+                if self.gate(cx, pod) {
+                    return;
+                }
                 if place == Place::Active || !bug!(self.bugs, LostOnUpdate) {
                     self.link(cx, pod, place);
                 }

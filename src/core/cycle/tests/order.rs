@@ -100,6 +100,18 @@ fn a_condition_says_what_the_api_server_showed_before() {
 }
 
 #[test]
+fn a_pod_whose_gates_are_shown_again_leaves_the_active_queue() {
+    let mut h = Harness::new();
+    h.node(node("n1"));
+    h.pod(pod("a"));
+    let gate = muster_api::k8s::PodSchedulingGate { name: "wait".to_owned() };
+    h.edit("a", |p| p.spec.scheduling_gates = vec![gate]);
+    check(h.run(), "");
+    h.edit("a", |p| p.spec.scheduling_gates.clear());
+    check(h.run(), "bind default/a -> n1");
+}
+
+#[test]
 fn a_rejected_pod_says_so_once_in_its_condition_and_each_time_in_an_event() {
     let mut h = Harness::new();
     h.node(node("n1"));
