@@ -173,7 +173,9 @@ impl Audit {
         if pod.tried && plain && entry.message.unwrap_or_default().is_empty() {
             wrong.push(("O1", format!("{name} waits and nothing says why")));
         }
-        if let (Some(said), Some(kept)) = (&pod.message, entry.message.filter(|_| plain))
+        // While it is gated its gates are the reason, and not what an attempt said.
+        let attempted = plain && !matches!(entry.place, Queued::Gated { .. });
+        if let (Some(said), Some(kept)) = (&pod.message, entry.message.filter(|_| attempted))
             && !same_message(said, kept)
         {
             wrong.push(("O1", format!("{name} waits because {said:?}, it is kept as {kept:?}")));

@@ -40,7 +40,7 @@ impl Core {
                 queue,
                 place: entry.place,
                 rejectors,
-                message: entry.message.as_deref(),
+                message: entry.message(),
             })
         })
     }

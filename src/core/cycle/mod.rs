@@ -478,7 +478,7 @@ impl Core {
                 attempts: entry.attempts,
                 first_queued_micros: entry.first.0,
                 node: String::new(),
-                message: entry.message.as_deref().unwrap_or_default().to_owned(),
+                message: entry.message().unwrap_or_default().to_owned(),
             })
         });
         QueueView { pods: waiting.chain(self.binding_views()).collect() }

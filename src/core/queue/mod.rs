@@ -49,12 +49,22 @@ pub(crate) struct Entry {
     error_count: u32,
     /// Plugins that rejected it; none after an error.
     pub(crate) rejectors: PluginMask,
-    /// Why it waits, for people.
-    pub(crate) message: Option<Arc<str>>,
+    /// What its last attempt said, for people.
+    message: Option<Arc<str>>,
+    /// What holds it back, while it is gated.
+    gate: Option<Arc<str>>,
     pub(crate) place: Place,
     arrival: u64,
     /// The sort key under which it is linked.
     linked: Option<SortKey>,
+}
+
+impl Entry {
+    /// Why it waits, for people.
+    pub(crate) fn message(&self) -> Option<&str> {
+        let gated = self.gate.as_ref().filter(|_| matches!(self.place, Place::Gated { .. }));
+        gated.or(self.message.as_ref()).map(|text| &**text)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +155,7 @@ impl Queue {
             error_count: 0,
             rejectors: 0,
             message: None,
+            gate: None,
             place: Place::Unschedulable,
             arrival: self.next_arrival,
             linked: None,
@@ -444,7 +455,7 @@ impl Queue {
         let entry_profile = entry.profile;
         if let Some(entry) = self.entries.get_mut(&pod) {
             entry.place = Place::Gated { plugin };
-            entry.message = Some(status.message().into());
+            entry.gate = Some(status.message().into());
         }
         self.gated.entry((entry_profile, plugin)).or_default().insert(pod);
         true
