@@ -66,11 +66,15 @@ pub enum Kind {
     CSIStorageCapacity,
     /// Attached volumes.
     VolumeAttachment,
+    /// Disruption budgets.
+    PodDisruptionBudget,
+    /// Priority classes.
+    PriorityClass,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Node,
         Self::Pod,
         Self::Namespace,
@@ -85,6 +89,8 @@ impl Kind {
         Self::CSIDriver,
         Self::CSIStorageCapacity,
         Self::VolumeAttachment,
+        Self::PodDisruptionBudget,
+        Self::PriorityClass,
     ];
     /// How many kinds there are.
     pub const COUNT: usize = Self::ALL.len();
@@ -100,6 +106,12 @@ impl Kind {
                 | Self::ReplicaSet
                 | Self::StatefulSet
         )
+    }
+
+    /// Whether objects of this kind say who may push out whom.
+    #[must_use]
+    pub const fn is_policy(self) -> bool {
+        matches!(self, Self::PodDisruptionBudget | Self::PriorityClass)
     }
 }
 
@@ -132,6 +144,10 @@ pub enum Object {
     CSIStorageCapacity(k8s::CSIStorageCapacity),
     /// An attached volume.
     VolumeAttachment(k8s::VolumeAttachment),
+    /// A disruption budget.
+    PodDisruptionBudget(k8s::PodDisruptionBudget),
+    /// A priority class.
+    PriorityClass(k8s::PriorityClass),
 }
 
 impl Object {
@@ -151,6 +167,8 @@ impl Object {
             Self::CSIDriver(_) => Kind::CSIDriver,
             Self::CSIStorageCapacity(_) => Kind::CSIStorageCapacity,
             Self::VolumeAttachment(_) => Kind::VolumeAttachment,
+            Self::PodDisruptionBudget(_) => Kind::PodDisruptionBudget,
+            Self::PriorityClass(_) => Kind::PriorityClass,
         }
     }
 
@@ -170,6 +188,8 @@ impl Object {
             Self::CSIDriver(o) => &o.metadata,
             Self::CSIStorageCapacity(o) => &o.metadata,
             Self::VolumeAttachment(o) => &o.metadata,
+            Self::PodDisruptionBudget(o) => &o.metadata,
+            Self::PriorityClass(o) => &o.metadata,
         }
     }
 }
@@ -294,6 +314,23 @@ pub enum Reply {
         /// Why the rest was not.
         error: Option<Arc<str>>,
     },
+    /// The answer to [`Request::Evict`].
+    Evicted(Eviction),
+}
+
+/// What became of an eviction, or of its dry run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Eviction {
+    /// The server accepted it: the pod is going.
+    Accepted,
+    /// The pod is gone, or another one of that name is there.
+    Gone,
+    /// A disruption budget forbids it, in the server's words.
+    Refused(Arc<str>),
+    /// The server could not be asked, or was too busy: worth another try.
+    Unavailable(Arc<str>),
+    /// The server will not do it, whenever it is asked.
+    Failed(Arc<str>),
 }
 
 impl Reply {
@@ -301,8 +338,11 @@ impl Reply {
     #[must_use]
     pub fn error(&self) -> Option<&str> {
         match self {
-            Self::Done(_) => None,
-            Self::Failed(text) => Some(text),
+            Self::Done(_) | Self::Evicted(Eviction::Accepted | Eviction::Gone) => None,
+            Self::Failed(text)
+            | Self::Evicted(
+                Eviction::Refused(text) | Eviction::Unavailable(text) | Eviction::Failed(text),
+            ) => Some(text),
             Self::Written { error, .. } => error.as_deref(),
         }
     }
@@ -345,6 +385,14 @@ pub enum Request {
     /// Write these objects in order, up to the first error; answered by
     /// [`Reply::Written`].
     Write(Arc<[ObjectPatch]>),
+    /// Evict a pod by the Eviction API, its UID as precondition; answered by
+    /// [`Reply::Evicted`].
+    Evict {
+        /// The pod to evict.
+        victim: PodRef,
+        /// Only ask whether it would be allowed.
+        dry_run: bool,
+    },
 }
 
 impl From<&str> for Request {
@@ -412,6 +460,8 @@ pub struct Condition {
 pub struct EventRecord {
     /// The pod.
     pub pod: PodRef,
+    /// Another pod that it is about.
+    pub related: Option<PodRef>,
     /// `true`: Warning, `false`: Normal.
     pub warning: bool,
     /// Reason, CamelCase.

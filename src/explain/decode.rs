@@ -65,6 +65,10 @@ pub(super) fn decode(document: &Document) -> Result<Decoded> {
         "CSINode" => Object::CSINode(read(document, "csinodes")?),
         "CSIDriver" => Object::CSIDriver(read(document, "csidrivers")?),
         "CSIStorageCapacity" => Object::CSIStorageCapacity(read(document, "csistoragecapacities")?),
+        "PodDisruptionBudget" => {
+            Object::PodDisruptionBudget(read(document, "poddisruptionbudgets")?)
+        }
+        "PriorityClass" => Object::PriorityClass(read(document, "priorityclasses")?),
         "VolumeAttachment" => Object::VolumeAttachment(read(document, "volumeattachments")?),
         other => return Ok(Decoded::Unread(other.to_owned())),
     };

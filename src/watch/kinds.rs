@@ -4,8 +4,8 @@ use std::fmt::Debug;
 
 use muster_api::k8s::{
     CSIDriver, CSINode, CSIStorageCapacity, Namespace, Node, ObjectMeta, PersistentVolume,
-    PersistentVolumeClaim, Pod, ReplicaSet, ReplicationController, Service, StatefulSet,
-    StorageClass, VolumeAttachment,
+    PersistentVolumeClaim, Pod, PodDisruptionBudget, PriorityClass, ReplicaSet,
+    ReplicationController, Service, StatefulSet, StorageClass, VolumeAttachment,
 };
 use muster_core::io::{Change, Input, Kind, Object, ObjectKey};
 use serde::de::DeserializeOwned;
@@ -112,4 +112,6 @@ kept! {
     CSIDriver, "storage.k8s.io", "csidrivers";
     CSIStorageCapacity, "storage.k8s.io", "csistoragecapacities";
     VolumeAttachment, "storage.k8s.io", "volumeattachments";
+    PodDisruptionBudget, "policy", "poddisruptionbudgets";
+    PriorityClass, "scheduling.k8s.io", "priorityclasses";
 }

@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use muster_api::k8s::{
     CSIDriver, CSINode, CSIStorageCapacity, Namespace, Node, PersistentVolume,
-    PersistentVolumeClaim, Pod, ReplicaSet, ReplicationController, Service, StatefulSet,
-    StorageClass, VolumeAttachment,
+    PersistentVolumeClaim, Pod, PodDisruptionBudget, PriorityClass, ReplicaSet,
+    ReplicationController, Service, StatefulSet, StorageClass, VolumeAttachment,
 };
 use muster_core::io::{Input, Kind};
 use tokio::sync::{mpsc, oneshot};
@@ -103,7 +103,9 @@ async fn follow_all(config: &kube::Config, sink: &Sink) {
     kinds.spawn(probe::follow_optional::<CSINode>(client.clone(), sink.clone()));
     kinds.spawn(probe::follow_optional::<CSIDriver>(client.clone(), sink.clone()));
     kinds.spawn(probe::follow_optional::<CSIStorageCapacity>(client.clone(), sink.clone()));
-    kinds.spawn(probe::follow_optional::<VolumeAttachment>(client, sink.clone()));
+    kinds.spawn(probe::follow_optional::<VolumeAttachment>(client.clone(), sink.clone()));
+    kinds.spawn(probe::follow_optional::<PodDisruptionBudget>(client.clone(), sink.clone()));
+    kinds.spawn(probe::follow_optional::<PriorityClass>(client, sink.clone()));
     if let Some(Err(ended)) = kinds.join_next().await
         && ended.is_panic()
     {

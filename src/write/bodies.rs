@@ -363,6 +363,7 @@ mod tests {
     fn an_event_fits_the_api() {
         let record = EventRecord {
             pod: pod(),
+            related: None,
             warning: true,
             reason: "FailedScheduling",
             action: "Scheduling",

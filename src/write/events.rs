@@ -117,6 +117,7 @@ mod tests {
     fn record(pod: usize, warning: bool, note: &str) -> EventRecord {
         EventRecord {
             pod: PodRef { namespace: "n".into(), name: "p".into(), uid: pod.to_string().into() },
+            related: None,
             warning,
             reason: "FailedScheduling",
             action: "Scheduling",

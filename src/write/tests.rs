@@ -139,6 +139,7 @@ fn patch(name: &str, message: &str) -> Effect {
 fn warning(name: &str) -> Effect {
     Effect::Event(EventRecord {
         pod: pod(name),
+        related: None,
         warning: true,
         reason: "FailedScheduling",
         action: "Scheduling",

@@ -7,6 +7,7 @@
 mod meta;
 mod node;
 mod pod;
+mod policy;
 mod quantity;
 mod selector;
 mod storage;
@@ -21,6 +22,9 @@ pub use pod::{
     PodAffinity, PodAffinityTerm, PodCondition, PodSchedulingGate, PodSpec, PodStatus,
     ResourceRequirements, ResourceStatus, RestartRule, SchedulingGroup, Toleration,
     TopologySpreadConstraint, WeightedPodAffinityTerm,
+};
+pub use policy::{
+    PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus, PriorityClass,
 };
 pub use quantity::{ParseQuantityError, Quantity};
 pub use selector::{

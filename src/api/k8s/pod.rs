@@ -35,6 +35,9 @@ pub struct PodSpec {
     pub scheduler_name: String,
     /// Priority.
     pub priority: Option<i32>,
+    /// The class its priority comes from.
+    #[serde(deserialize_with = "nullable")]
+    pub priority_class_name: String,
     /// `PreemptLowerPriority` or `Never`.
     pub preemption_policy: Option<String>,
     /// Labels a node must have.

@@ -16,6 +16,7 @@ mod nodes;
 mod objects;
 mod objects_related;
 mod owners;
+mod policies;
 mod relate;
 mod shapes;
 mod tally;
@@ -29,6 +30,7 @@ pub use node_set::NodeSet;
 pub use nodes::{NodeId, NodeInfo};
 pub use objects::Objects;
 pub use owners::Owner;
+pub use policies::{Budget, Policies};
 pub use txn::{Ledgers, Txn};
 pub use volumes::{Kept, Volume, VolumeBindingPlan, VolumePlan, Volumes, claim_class, claim_key};
 
@@ -71,6 +73,7 @@ pub struct Cluster {
     pod_count: usize,
     shapes: ShapeTable,
     volumes: Volumes,
+    policies: Policies,
     pub(crate) journal: Journal,
     pub(crate) bugs: Bugs,
     pub(crate) kin: Arc<Kin>,
@@ -125,6 +128,7 @@ impl Cluster {
             pod_count: self.pod_count,
             shapes: self.shapes.clone(),
             volumes: self.volumes.clone(),
+            policies: self.policies.clone(),
             journal: self.journal.fork(),
             bugs: self.bugs,
             kin: Arc::clone(&self.kin),
@@ -496,6 +500,16 @@ impl Cluster {
 
     pub(crate) fn volumes_mut(&mut self) -> &mut Volumes {
         &mut self.volumes
+    }
+
+    /// Disruption budgets and priority classes.
+    #[must_use]
+    pub fn policies(&self) -> &Policies {
+        &self.policies
+    }
+
+    pub(crate) fn policies_mut(&mut self) -> &mut Policies {
+        &mut self.policies
     }
 
     /// Compiles a wire pod into a shape.

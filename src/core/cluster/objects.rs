@@ -49,6 +49,16 @@ impl<T> Objects<T> {
         self.entries.iter().map(|(key, e)| (&**key, &e.object))
     }
 
+    /// The objects of a namespace, sorted by name.
+    pub fn under(&self, namespace: &str) -> impl Iterator<Item = &Arc<T>> {
+        let (from, to) = (format!("{namespace}/"), format!("{namespace}0"));
+        let range = self.entries.range::<str, _>((
+            std::ops::Bound::Included(from.as_str()),
+            std::ops::Bound::Excluded(to.as_str()),
+        ));
+        range.map(|(_, e)| &e.object)
+    }
+
     /// Puts an object in place of the one of that name, which is returned.
     pub(crate) fn insert(&mut self, key: &str, object: Arc<T>, seen: u64) -> Option<Arc<T>> {
         let entries = Arc::make_mut(&mut self.entries);

@@ -397,6 +397,7 @@ impl Core {
         let note = format!("Successfully assigned {key} to {name}").into();
         self.effects.push(Effect::Event(EventRecord {
             pod: key,
+            related: None,
             warning: false,
             reason: "Scheduled",
             action: "Binding",

@@ -148,6 +148,7 @@ impl Core {
         };
         self.effects.push(Effect::Event(EventRecord {
             pod: record.key.clone(),
+            related: None,
             warning: true,
             reason: "FailedScheduling",
             action: "Scheduling",
@@ -199,6 +200,7 @@ impl Core {
         decision.message = Some(note.as_str().into());
         self.effects.push(Effect::Event(EventRecord {
             pod: decision.pod.clone(),
+            related: None,
             warning: true,
             reason: "FailedScheduling",
             action: "Scheduling",

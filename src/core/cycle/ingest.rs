@@ -104,6 +104,10 @@ impl Core {
             self.cluster.set_related(&object, seen);
             return;
         }
+        if kind.is_policy() {
+            self.cluster.policies_mut().upsert(object, seen);
+            return;
+        }
         let key = object_key(kind, &object.metadata().namespace, &object.metadata().name);
         if let Some(event) = self.cluster.volumes_mut().upsert(object, seen) {
             self.queue_event(now, &event);
@@ -114,6 +118,10 @@ impl Core {
     fn delete_object(&mut self, now: Tick, kind: Kind, key: &ObjectKey) {
         if kind.is_relation() {
             self.cluster.remove_related(kind, &key.namespace, &key.name);
+            return;
+        }
+        if kind.is_policy() {
+            self.cluster.policies_mut().remove(kind, key);
             return;
         }
         if let Some(event) = self.cluster.volumes_mut().remove(kind, key) {
@@ -410,6 +418,9 @@ impl Core {
                 for (namespace, name) in self.cluster.stale_related(relation, seen) {
                     self.cluster.remove_related(relation, &namespace, &name);
                 }
+            }
+            policy if policy.is_policy() => {
+                self.cluster.policies_mut().sweep(policy, seen);
             }
             _ => {
                 for event in self.cluster.volumes_mut().sweep(kind, seen) {

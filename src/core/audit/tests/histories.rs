@@ -94,6 +94,7 @@ impl History {
     fn event(&mut self, name: &str, reason: &'static str, note: &str) -> &mut Self {
         self.effect(&Effect::Event(EventRecord {
             pod: key(name),
+            related: None,
             warning: true,
             reason,
             action: "Scheduling",
