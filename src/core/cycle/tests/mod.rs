@@ -4,6 +4,7 @@ mod ledger;
 mod order;
 mod panics;
 mod permit;
+mod preempt;
 mod probe;
 mod random;
 mod related;
