@@ -229,6 +229,7 @@ impl Core {
             may_preempt: true,
             nominated: None,
             nominated_shown: "".into(),
+            nominated_told: None,
             started: None,
             disrupted: false,
             resource_version: "".into(),
