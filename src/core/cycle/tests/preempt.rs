@@ -245,6 +245,7 @@ fn room_that_a_more_important_pod_waits_for_is_left_to_it() {
     h.pod(wants("high", "1", 10));
     h.run();
     h.evicted("low", Eviction::Accepted);
+    h.effects();
     h.evicted("low", Eviction::Accepted);
     h.gone("low");
     h.pod(wants("late", "1", 5));
@@ -261,6 +262,7 @@ fn room_that_a_less_important_pod_waits_for_is_taken_from_it() {
     h.pod(wants("high", "1", 5));
     h.run();
     h.evicted("low", Eviction::Accepted);
+    h.effects();
     h.evicted("low", Eviction::Accepted);
     h.gone("low");
     h.pod(wants("higher", "1", 50));
