@@ -1,5 +1,6 @@
 mod binding;
 mod harness;
+mod holds;
 mod ledger;
 mod order;
 mod panics;
