@@ -19,11 +19,13 @@ pub(super) struct Failure {
     rejected: bool,
     message: String,
     rejectors: PluginMask,
+    /// Those of them that wait for something that will surely come.
+    pending: PluginMask,
 }
 
 impl Failure {
     pub(super) fn no_nodes() -> Self {
-        Self { rejected: true, message: super::no_nodes().to_string(), rejectors: 0 }
+        Self { rejected: true, message: super::no_nodes().to_string(), rejectors: 0, pending: 0 }
     }
 
     /// What it says.
@@ -37,7 +39,7 @@ impl Failure {
     }
 
     pub(super) fn error(message: String) -> Self {
-        Self { rejected: false, message, rejectors: 0 }
+        Self { rejected: false, message, rejectors: 0, pending: 0 }
     }
 
     /// No node fits: the histogram of what the ledger holds.
@@ -50,17 +52,22 @@ impl Failure {
             }
             rejectors |= plugin.map_or(0, |p| 1 << p);
             let message = format!("0/{nodes} nodes are available: {}.", status.message());
-            return Self { rejected: true, message, rejectors };
+            return Self { rejected: true, message, rejectors, pending: 0 };
         }
+        let mut pending = 0;
         let verdicts = ledger.verdicts(profile);
         for verdict in &verdicts {
             if verdict.status.code == Code::Error {
                 return Self::error(verdict.status.message());
             }
-            rejectors |= verdict.plugin.map_or(0, |p| 1 << p);
+            let plugin = verdict.plugin.map_or(0, |p| 1 << p);
+            rejectors |= plugin;
+            if verdict.status.code == Code::Pending {
+                pending |= plugin;
+            }
         }
         let reasons = verdicts.iter().map(|v| (v.nodes, v.status.reasons.as_slice()));
-        Self { rejected: true, message: fit_message(nodes, reasons), rejectors }
+        Self { rejected: true, message: fit_message(nodes, reasons), rejectors, pending }
     }
 
     /// Reserve or Permit said no: upstream words it as one node that is not available.
@@ -69,6 +76,7 @@ impl Failure {
             rejected: true,
             message: fit_message(1, [(1, status.reasons.as_slice())]),
             rejectors: 1 << plugin,
+            pending: if status.code == Code::Pending { 1 << plugin } else { 0 },
         }
     }
 
@@ -76,14 +84,19 @@ impl Failure {
     /// waited for, it is planned again after backing off.
     pub(super) fn node_gone(name: &str) -> Self {
         let reason = [format!("node {name} was deleted").into()];
-        Self { rejected: true, message: fit_message(1, [(1, &reason[..])]), rejectors: 0 }
+        Self {
+            rejected: true,
+            message: fit_message(1, [(1, &reason[..])]),
+            rejectors: 0,
+            pending: 0,
+        }
     }
 
     /// PreBind said no. Events are no longer kept for the pod, so it names no
     /// plugin and comes back by itself.
     pub(super) fn pre_bind(profile: &Profile, plugin: usize, status: &Status) -> Self {
         if status.code.is_rejected() {
-            return Self { rejected: true, message: status.message(), rejectors: 0 };
+            return Self { rejected: true, message: status.message(), rejectors: 0, pending: 0 };
         }
         Self::error(running("PreBind", profile, plugin, status))
     }
@@ -125,7 +138,8 @@ impl Core {
                 profile: Arc::clone(profile.scheduler_name()),
                 plugins: names.map(|(_, p)| p.plugin.name()).collect(),
             });
-            self.queue.rejected(&cx, pod, failure.rejectors, Arc::clone(&message));
+            let by = (failure.rejectors, failure.pending);
+            self.queue.rejected(&cx, pod, by, Arc::clone(&message));
         } else {
             self.queue.failed(&cx, pod, Arc::clone(&message));
         }
