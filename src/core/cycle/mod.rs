@@ -330,8 +330,8 @@ impl Core {
         let (profile, nodes) = (&self.profiles[profile_id], self.cluster.node_count());
         let best = match &ledger.prepared.score_error {
             _ if ledger.is_broken() => Err(failure::Failure::fit(profile, ledger, nodes)),
-            Some((_, status)) if ledger.feasible() > 1 => {
-                Err(failure::Failure::error(status.message()))
+            Some((plugin, status)) if ledger.feasible() > 1 => {
+                Err(failure::Failure::error(running("PreScore", profile, *plugin, status)))
             }
             _ => {
                 let best = ledger.best(profile).map(|(node, _)| node);
