@@ -62,11 +62,7 @@ impl Core {
             return self.malformed("Node", "a Node without metadata.name was skipped".into());
         }
         let seen = self.relists[Kind::Node as usize];
-        let change = self.cluster.upsert_node(node, seen);
-        if change.actions == Actions::NONE {
-            return;
-        }
-        let mut change = change;
+        let mut change = self.cluster.upsert_node(node, seen);
         if let Some(before) = &change.before {
             let now = self.cluster.node(change.node);
             // A cordon helps nobody; its end is told as a change of taints.
@@ -77,7 +73,7 @@ impl Core {
         if change.actions == Actions::NONE {
             return;
         }
-        let label = if change.before.is_none() { "NodeAdd" } else { "NodeUpdate" };
+        let label = change.actions.of_node();
         let before = change.before.map(Arc::new);
         let event = ClusterEvent {
             resource: Resource::Node,
@@ -148,7 +144,7 @@ impl Core {
         };
         let (actions, label) = match before {
             None => (Actions::ADD, "AssignedPodAdd"),
-            Some(_) => (Actions::UPDATE_POD_LABEL, "AssignedPodUpdate"),
+            Some(_) => (Actions::UPDATE_POD_LABEL, "AssignedPodUpdatePodLabel"),
         };
         let subject = Subject::Pod { shape, group, before };
         let event = ClusterEvent { resource: Resource::AssignedPod, actions, label, subject };
@@ -396,7 +392,7 @@ impl Core {
             let event = ClusterEvent {
                 resource: Resource::AssignedPod,
                 actions: Actions::UPDATE_POD_SCALE_DOWN,
-                label: "AssignedPodUpdate",
+                label: "AssignedPodUpdatePodScaleDown",
                 subject: Subject::Resized { before, after },
             };
             self.queue_event(now, &event);
@@ -492,7 +488,7 @@ fn own_event(before: &PodShape, after: &PodShape, ungated: bool, relabeled: bool
     ClusterEvent {
         resource: Resource::TargetPod,
         actions,
-        label: "PodUpdate",
+        label: actions.of_target(),
         subject: Subject::Target,
     }
 }

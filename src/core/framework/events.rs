@@ -68,6 +68,47 @@ impl Actions {
     /// Everything.
     pub const ALL: Self = Self(u16::MAX);
 
+    /// Upstream's name of the event that a change of a node is: of several, the first
+    /// it would tell.
+    #[must_use]
+    pub const fn of_node(self) -> &'static str {
+        const NAMES: &[(Actions, &str)] = &[
+            (Actions::ADD, "NodeAdd"),
+            (Actions::DELETE, "NodeDelete"),
+            (Actions::UPDATE_NODE_ALLOCATABLE, "NodeUpdateNodeAllocatable"),
+            (Actions::UPDATE_NODE_LABEL, "NodeUpdateNodeLabel"),
+            (Actions::UPDATE_NODE_TAINT, "NodeUpdateNodeTaint"),
+            (Actions::UPDATE_NODE_DECLARED_FEATURE, "NodeUpdateNodeDeclaredFeature"),
+        ];
+        self.first(NAMES, "NodeUpdate")
+    }
+
+    /// As [`Actions::of_node`], of a waiting pod itself.
+    #[must_use]
+    pub const fn of_target(self) -> &'static str {
+        const NAMES: &[(Actions, &str)] = &[
+            (Actions::UPDATE_POD_LABEL, "TargetPodUpdatePodLabel"),
+            (Actions::UPDATE_POD_SCALE_DOWN, "TargetPodUpdatePodScaleDown"),
+            (Actions::UPDATE_POD_GATES_ELIMINATED, "TargetPodUpdatePodSchedulingGatesEliminated"),
+            (Actions::UPDATE_POD_TOLERATION, "TargetPodUpdatePodToleration"),
+        ];
+        self.first(NAMES, "TargetPodUpdate")
+    }
+
+    const fn first(
+        self,
+        mut names: &[(Self, &'static str)],
+        general: &'static str,
+    ) -> &'static str {
+        while let [(action, name), rest @ ..] = names {
+            if self.intersects(*action) {
+                return name;
+            }
+            names = rest;
+        }
+        general
+    }
+
     /// Those that are not in another set.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {

@@ -182,7 +182,7 @@ impl Queue {
         };
         self.next_arrival += 1;
         self.entries.insert(pod, entry);
-        self.activate(cx, pod, "PodAdd");
+        self.activate(cx, pod, "UnscheduledPodAdd");
     }
 
     /// Forgets a pod.

@@ -67,7 +67,7 @@ impl Queue {
             if event.actions != Actions::UPDATE || shape != entry.shape {
                 self.unlink(pod);
                 self.set_shape(pod, shape);
-                self.requeue(cx, pod, Strategy::AfterBackoff, "PodUpdate");
+                self.requeue(cx, pod, Strategy::AfterBackoff, event.label);
             }
             return;
         }
@@ -90,10 +90,10 @@ impl Queue {
                 }
                 self.reword_gate(cx, pod);
             }
-            Place::Gated { .. } => self.requeue(cx, pod, strategy, "PodUpdate"),
+            Place::Gated { .. } => self.requeue(cx, pod, strategy, event.label),
             Place::Held => self.wake_held(cx, event, Some(pod)),
             Place::Unschedulable if strategy == Strategy::Skip => self.link_unschedulable(pod),
-            Place::Unschedulable => self.requeue(cx, pod, strategy, "PodUpdate"),
+            Place::Unschedulable => self.requeue(cx, pod, strategy, event.label),
             Place::InFlight | Place::Quarantined => {}
         }
     }
