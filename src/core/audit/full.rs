@@ -174,7 +174,7 @@ impl Audit {
             wrong.push(("O1", format!("{name} waits and nothing says why")));
         }
         // While it is gated its gates are the reason, and not what an attempt said.
-        let attempted = plain && !matches!(entry.place, Queued::Gated { .. });
+        let attempted = plain && !matches!(entry.place, Queued::Gated { .. } | Queued::Held);
         if let (Some(said), Some(kept)) = (&pod.message, entry.message.filter(|_| attempted))
             && !same_message(said, kept)
         {

@@ -72,6 +72,11 @@ impl Harness {
         self.apply(Input::Pod(Change::Upsert(Box::new(pod))));
     }
 
+    /// A pod as last sent.
+    pub(super) fn last(&self, name: &str) -> k8s::Pod {
+        self.pods.get(name).expect("a known pod").clone()
+    }
+
     /// Changes a pod as last sent.
     pub(super) fn edit(&mut self, name: &str, change: impl FnOnce(&mut k8s::Pod)) {
         let mut pod = self.pods.get(name).expect("a known pod").clone();
