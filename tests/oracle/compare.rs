@@ -12,6 +12,13 @@ pub(crate) struct Difference {
     pub(crate) text: String,
 }
 
+impl Difference {
+    /// Muster has given no answer at all.
+    pub(crate) fn failure(error: &anyhow::Error) -> Self {
+        Self { kind: "error".to_owned(), text: format!("Muster fails: {error:#}") }
+    }
+}
+
 /// Everything that differs between Muster's answer and the oracle's. Members
 /// that are absent, null or empty are the same.
 pub(crate) fn differences(ours: &Value, theirs: &Value) -> Vec<Difference> {
