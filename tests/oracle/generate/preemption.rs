@@ -70,7 +70,7 @@ pub(crate) fn preemption(rng: &mut Rng, plugins: &[(&str, u32)]) -> State {
             storage.give(rng, pod, &mut objects);
         }
     }
-    let budgets = if rng.chance(75) { budgets(rng, &pods) } else { Vec::new() };
+    let budgets = if rng.chance(85) { budgets(rng, &pods) } else { Vec::new() };
     let name = format!("{NAMESPACE}/preemptor");
     objects.extend(pods);
     objects.push(preemptor);
@@ -110,7 +110,7 @@ fn draw(rng: &mut Rng) -> Draw {
 }
 
 fn room(rng: &mut Rng, draw: &Draw) -> Amount {
-    let gpus = if draw.gpus { [0, 2, 4, 8, 8][rng.below(5)] } else { 0 };
+    let gpus = if draw.gpus { [0, 2, 4, 4, 8, 8, 8][rng.below(7)] } else { 0 };
     Amount { cpu: [20, 40, 40, 80][rng.below(4)], memory: [32, 64, 128][rng.below(3)], gpus }
 }
 
@@ -128,21 +128,24 @@ fn node(rng: &mut Rng, draw: &Draw, name: &str, room: Amount) -> Value {
 /// Pods on one node, until little is left of what it has; sometimes more than
 /// it has, sometimes half of it.
 fn fill(rng: &mut Rng, draw: &Draw, node: &str, room: Amount, pods: &mut Vec<Value>) {
-    let level = [100, 100, 95, 90, 110, 50][rng.below(6)];
+    let level = [100, 100, 100, 97, 95, 90, 105, 120, 50][rng.below(9)];
     let mut starts = StartTimes::new(rng);
-    let mut used = 0;
-    let by_gpu = room.gpus > 0 && rng.chance(60);
+    // The resource that the state is about is what runs out.
+    let by_gpu = room.gpus > 0;
     let whole = if by_gpu { room.gpus * 10 } else { room.cpu };
-    for _ in 0..rng.between(2, 9) {
-        let left = (whole * level / 100).saturating_sub(used);
+    let mut left = whole * level / 100;
+    let count = rng.between(2, 9);
+    for i in 0..count {
+        let most = if i + 1 == count { left } else { left.min(whole.div_ceil(2)) };
+        let least = if i + 1 == count { left } else { 1 };
         if left == 0 {
             break;
         }
-        let share = rng.between(1, left.min(whole.div_ceil(2)));
-        used += share;
-        let gpus = if by_gpu { share.div_ceil(10) } else { usize::from(rng.chance(10)) };
+        let share = rng.between(least, most);
+        left -= share;
+        let gpus = if by_gpu { share.div_ceil(10).min(left.div_ceil(10) + 1) } else { 0 };
         let cpu = if by_gpu { rng.below(4) } else { share };
-        let wants = Amount { cpu, memory: rng.below(room.memory / 4), gpus: gpus.min(room.gpus) };
+        let wants = Amount { cpu, memory: rng.below(room.memory / 4), gpus };
         let mut pod = occupant(rng, draw, pods.len(), node, wants);
         if let Some(start) = starts.next(rng) {
             pod["status"]["startTime"] = json!(start);
@@ -164,7 +167,7 @@ fn occupant(rng: &mut Rng, draw: &Draw, number: usize, node: &str, wants: Amount
         pod["status"]["phase"] = json!("Running");
         pod
     };
-    set_priority(&mut pod, other_priority(rng, draw.priority, 80));
+    set_priority(&mut pod, other_priority(rng, draw.priority, 88));
     if rng.chance(10)
         && let Some(map) = pod["metadata"].as_object_mut()
     {
@@ -222,7 +225,8 @@ fn nominated(rng: &mut Rng, draw: &Draw, names: &[String], rooms: &[Amount]) -> 
     let mut list = Vec::new();
     for i in 0..count {
         let at = rng.below(names.len());
-        let wants = part(rng, rooms[at]);
+        let small = rng.chance(50);
+        let wants = part(rng, rooms[at], small);
         let mut pod = plain(rng, &format!("{NAMESPACE}/promised-{i}"), wants);
         set_priority(&mut pod, other_priority(rng, draw.priority, 25));
         draw.conflict.occupant(rng, &mut pod);
@@ -234,18 +238,24 @@ fn nominated(rng: &mut Rng, draw: &Draw, names: &[String], rooms: &[Amount]) -> 
 }
 
 /// A part of what a node has, small or large; sometimes more than all of it.
-fn part(rng: &mut Rng, room: Amount) -> Amount {
-    let percent = [10, 25, 40, 60, 90, 100, 150][rng.below(7)];
-    let of = |whole: usize| whole * percent / 100;
-    let memory = if rng.chance(50) { of(room.memory) } else { rng.below(4) };
-    let gpus = if rng.chance(60) { of(room.gpus) } else { 0 };
-    Amount { cpu: if rng.chance(80) { of(room.cpu) } else { 1 }, memory, gpus }
+fn part(rng: &mut Rng, room: Amount, small: bool) -> Amount {
+    let percent = match rng.below(20) {
+        0 => 150,
+        _ if small => [5, 5, 10, 25][rng.below(4)],
+        _ => [25, 40, 60, 80, 90, 100][rng.below(6)],
+    };
+    let of = |whole: usize| (whole * percent).div_ceil(100);
+    let memory = if rng.chance(40) { of(room.memory) } else { rng.below(4) };
+    let cpu = if room.gpus == 0 || rng.chance(25) { of(room.cpu) } else { 1 };
+    Amount { cpu, memory, gpus: if rng.chance(90) { of(room.gpus) } else { 0 } }
 }
 
 /// The pod in question.
 fn preemptor(rng: &mut Rng, draw: &Draw, names: &[String], rooms: &[Amount]) -> Value {
     let room = rooms[rng.below(rooms.len())];
-    let wants = part(rng, room);
+    // A large pod would not fit for want of resources, whatever else is in its way.
+    let small = !matches!(draw.conflict, Conflict::None) && rng.chance(70);
+    let wants = part(rng, room, small);
     let mut pod = plain(rng, &format!("{NAMESPACE}/preemptor"), wants);
     let spoken = draw.priority != 0 || rng.chance(50);
     set_priority(&mut pod, spoken.then_some(draw.priority));

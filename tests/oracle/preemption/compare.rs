@@ -19,7 +19,10 @@ pub(super) fn differences(objects: &[Value], ours: &Value, theirs: &Value) -> Ve
         add("absent", format!("no preemption is to be considered, Muster says {our}"));
         return found;
     }
-    if our.is_null() && !their.is_null() {
+    if their.is_null() {
+        return found;
+    }
+    if our.is_null() {
         add("present", format!("preemption: kube-scheduler says {their}, Muster says nothing"));
         return found;
     }
@@ -46,7 +49,7 @@ pub(super) fn differences(objects: &[Value], ours: &Value, theirs: &Value) -> Ve
     if !is_best(their) {
         add("ties", format!("kube-scheduler takes {}, which is none of {best:?}", their["node"]));
     }
-    if !their.is_null() && !is_best(our) {
+    if !is_best(our) {
         add("choice", format!("Muster takes {}, which is none of {best:?}", our["node"]));
     }
     found
