@@ -34,7 +34,9 @@ fn agrees_on_preemption() -> Result<()> {
         numbers: &numbers,
         what: "preemptions",
         make: &|rng| generate::preemption(rng, &plugins),
-        judge: &|state, ours, theirs| compare::differences(&state.objects, ours, theirs),
+        judge: &|state, ours, theirs| {
+            compare::differences(&state.objects, &state.pods[0], ours, theirs)
+        },
     };
     let seen = run.compare(Seen::default(), Seen::add, |seen| {
         if env::var_os("MUSTER_ORACLE_VERBOSE").is_some() {

@@ -45,6 +45,8 @@ struct Draw {
     /// The priority of the pod in question.
     priority: i64,
     gpus: bool,
+    /// Some nodes are half empty.
+    airy: bool,
     /// Why it does not fit, besides resources.
     conflict: Conflict,
 }
@@ -106,7 +108,8 @@ fn draw(rng: &mut Rng) -> Draw {
         nasty: 0,
     };
     let priority = [1000, 1000, 1000, 0, 10, -5, 2_000_000_000][rng.below(7)];
-    Draw { mood, priority, gpus: rng.chance(45), conflict: Conflict::draw(rng) }
+    let (gpus, airy) = (rng.chance(45), rng.chance(12));
+    Draw { mood, priority, gpus, airy, conflict: Conflict::draw(rng) }
 }
 
 fn room(rng: &mut Rng, draw: &Draw) -> Amount {
@@ -125,10 +128,11 @@ fn node(rng: &mut Rng, draw: &Draw, name: &str, room: Amount) -> Value {
     node
 }
 
-/// Pods on one node, until little is left of what it has; sometimes more than
-/// it has, sometimes half of it.
+/// Pods on one node, until little is left of what it has; sometimes they have
+/// more than that.
 fn fill(rng: &mut Rng, draw: &Draw, node: &str, room: Amount, pods: &mut Vec<Value>) {
-    let level = [100, 100, 100, 97, 95, 90, 105, 120, 50][rng.below(9)];
+    let levels = if draw.airy { [100, 90, 50, 50, 120] } else { [100, 100, 97, 92, 105] };
+    let level = levels[rng.below(5)];
     let mut starts = StartTimes::new(rng);
     // The resource that the state is about is what runs out.
     let by_gpu = room.gpus > 0;
@@ -158,7 +162,7 @@ fn fill(rng: &mut Rng, draw: &Draw, node: &str, room: Amount, pods: &mut Vec<Val
 fn occupant(rng: &mut Rng, draw: &Draw, number: usize, node: &str, wants: Amount) -> Value {
     let namespace = if rng.chance(80) { NAMESPACE } else { "other" };
     let name = format!("{namespace}/busy-{number}");
-    let mut pod = if rng.chance(20) {
+    let mut pod = if rng.chance(12) {
         // Everything that a pod can ask for.
         pod::existing(rng, &draw.mood, &name, node)
     } else {

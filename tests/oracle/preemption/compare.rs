@@ -2,15 +2,73 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::ties::Ties;
+use super::ties::{Ties, name};
 use crate::compare::{self, Difference};
 
-/// Everything that differs: the verdicts on all nodes, and what evictions
-/// could do. `objects` are those of the state.
-pub(super) fn differences(objects: &[Value], ours: &Value, theirs: &Value) -> Vec<Difference> {
-    let mut found = compare::differences(ours, theirs);
+/// Everything that differs: the verdicts on all nodes, what is said of them, and
+/// what evictions could do. `asked` is the pod, one of the `objects` of the state.
+pub(super) fn differences(
+    objects: &[Value],
+    asked: &str,
+    ours: &Value,
+    theirs: &Value,
+) -> Vec<Difference> {
+    let mut found = compare::verdicts(ours, theirs);
+    found.extend(host(objects, asked, ours));
+    found.extend(message(ours, theirs));
+    found.extend(plans(objects, ours, theirs));
+    found
+}
+
+/// A pod that fits where it is expected goes there; else the best total decides.
+fn host(objects: &[Value], asked: &str, ours: &Value) -> Option<Difference> {
+    let pod = objects.iter().find(|o| o["kind"] == "Pod" && name(o) == asked)?;
+    let expected = pod["status"]["nominatedNodeName"].as_str().unwrap_or_default();
+    if ours["nodes"][expected]["total"].is_null() {
+        return compare::host(ours);
+    }
+    let host = &ours["suggestedHost"];
+    (host != expected).then(|| Difference {
+        kind: "suggestedHost.expected".to_owned(),
+        text: format!("the pod fits {expected}, where it is expected; Muster suggests {host}"),
+    })
+}
+
+/// What the filters say, followed by what the preemption says. Where budgets
+/// come in Muster says something of its own: it breaks none.
+fn message(ours: &Value, theirs: &Value) -> Option<Difference> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (our, their) = (text(&ours["message"]), text(&theirs["message"]));
+    let plan = &ours["preemption"];
+    let candidate = &plan["candidates"][text(&plan["node"])];
+    let right = if theirs["preemption"].is_null() {
+        our == their
+    } else if theirs["preemption"]["node"] == "" {
+        our == format!("{their} {}", text(&theirs["preemption"]["message"]))
+    } else if candidate["pdbViolations"] == 0 && !our.contains("PodDisruptionBudget") {
+        let victims = candidate["pods"].as_array().map_or(0, Vec::len);
+        our == format!(
+            "{their} preemption: found a potential placement for pod on node {}, preempting \
+             {victims} victims",
+            text(&plan["node"])
+        )
+    } else {
+        our.starts_with(&format!("{their} preemption: 0/"))
+    };
+    (!right).then(|| Difference {
+        kind: "preemption.message".to_owned(),
+        text: format!(
+            "message: kube-scheduler says {their:?} and {}, Muster says {our:?}",
+            theirs["preemption"]["message"]
+        ),
+    })
+}
+
+/// What differs in candidates, victims, violations and the choice.
+fn plans(objects: &[Value], ours: &Value, theirs: &Value) -> Vec<Difference> {
+    let mut found = Vec::new();
     let mut add = |what: &str, text: String| {
         found.push(Difference { kind: format!("preemption.{what}"), text });
     };
@@ -67,6 +125,7 @@ fn sorted(pods: &Value) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn plan(node: &str, candidates: &Value) -> Value {
         json!({"feasibleNodes": 0, "preemption": {"node": node, "candidates": candidates}})
@@ -81,9 +140,51 @@ mod tests {
             })
         };
         let objects = [pod("p", 1), pod("q", 1), pod("r", 7)];
-        let found = differences(&objects, ours, theirs);
+        let found = plans(&objects, ours, theirs);
         let found: Vec<&str> = found.iter().map(|d| d.kind.as_str()).collect();
         assert_eq!(found, kinds, "{ours} against {theirs}");
+    }
+
+    #[test]
+    fn a_message_is_that_of_both_steps() {
+        let said = |message: &str, node: &str, violations: i64| {
+            let candidates = json!({node: of(&["n/p"], violations)});
+            json!({"message": message, "preemption": {
+                "node": node, "candidates": candidates, "message": "preemption: 0/1.",
+            }})
+        };
+        let nothing = said("0/1 nodes.", "", 0);
+        let right = |ours: &str, theirs: &Value, node: &str, violations: i64| {
+            message(&said(ours, node, violations), theirs).is_none()
+        };
+        assert!(right("0/1 nodes. preemption: 0/1.", &nothing, "", 0));
+        assert!(!right("0/1 nodes.", &nothing, "", 0));
+        let found = said("0/1 nodes.", "a", 0);
+        let text = "0/1 nodes. preemption: found a potential placement for pod on node a, \
+                    preempting 1 victims";
+        assert!(right(text, &found, "a", 0));
+        assert!(!right("0/1 nodes. preemption: 0/1.", &found, "a", 0));
+        assert!(right("0/1 nodes. preemption: 0/1.", &found, "a", 1));
+        let broken = json!({"message": "broken"});
+        assert!(message(&broken, &broken).is_none());
+    }
+
+    #[test]
+    fn a_pod_goes_where_it_is_expected() {
+        let pod = json!({
+            "kind": "Pod",
+            "metadata": {"namespace": "n", "name": "p"},
+            "status": {"nominatedNodeName": "b"},
+        });
+        let nodes = json!({"a": {"total": 9}, "b": {"total": 3}});
+        let kind = |host: &str, nodes: &Value| {
+            let ours = json!({"suggestedHost": host, "nodes": nodes});
+            super::host(std::slice::from_ref(&pod), "n/p", &ours).map(|d| d.kind)
+        };
+        assert_eq!(kind("b", &nodes), None);
+        assert_eq!(kind("a", &nodes).as_deref(), Some("suggestedHost.expected"));
+        assert_eq!(kind("a", &json!({"a": {"total": 9}})), None);
+        assert_eq!(kind("c", &json!({"a": {"total": 9}})).as_deref(), Some("suggestedHost"));
     }
 
     fn of(pods: &[&str], violations: i64) -> Value {
