@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use muster_core::io::Tick;
-use muster_core::outbox::Failure;
+use muster_core::outbox::{Details, Failure};
 
 use crate::rng::Rng;
 use crate::scenario::{BLOWS, Blow, Fault, FaultPlan};
@@ -107,7 +107,9 @@ pub(crate) struct Faults {
 
 fn status(code: u16, message: &str, retry_after: Option<u64>) -> Failure {
     let retry_after = retry_after.map(Duration::from_secs);
-    Failure::Status { code, message: message.to_owned(), retry_after }
+    // Not about any object in particular: whoever is answered so may ask again.
+    let details = Details { reason: message.to_owned(), ..Details::default() };
+    Failure::Status { code, message: message.to_owned(), retry_after, details }
 }
 
 impl Faults {

@@ -162,7 +162,8 @@ fn decrement(
         let message = format!(
             "poddisruptionbudget.policy \"{name}\" is forbidden: pdb disruptions allowed is negative"
         );
-        return Err(ApiError::new(403, "Forbidden", message));
+        let cause = Some("DisruptionBudget");
+        return Err(ApiError { cause, ..ApiError::new(403, "Forbidden", message) });
     }
     if status.disruptions_allowed == 0 {
         return Err(refusal(None));
