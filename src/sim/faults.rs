@@ -38,6 +38,12 @@ pub struct Counts {
     pub foreign_binds: u64,
     /// Evictions accepted, and refused for a budget.
     pub evictions: [u64; 2],
+    /// Evictions that a scheduler asked about first.
+    pub dry_runs: u64,
+    /// Pods evicted by a scheduler.
+    pub preempted: u64,
+    /// Evictions, dry runs among them, that a budget kept a scheduler from.
+    pub refused_victims: u64,
     /// Nodes that changed, were lost or came back.
     pub node_changes: u64,
     /// Pods that a kubelet refused because they did not fit.
@@ -78,6 +84,9 @@ impl Counts {
         self.foreign_binds += other.foreign_binds;
         self.evictions[0] += other.evictions[0];
         self.evictions[1] += other.evictions[1];
+        self.dry_runs += other.dry_runs;
+        self.preempted += other.preempted;
+        self.refused_victims += other.refused_victims;
         self.node_changes += other.node_changes;
         self.misfits += other.misfits;
     }

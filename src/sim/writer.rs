@@ -26,7 +26,11 @@ struct Flight {
 
 /// Names one attempt of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Serial(u64);
+pub(crate) struct Serial {
+    number: u64,
+    /// It changes nothing, whatever comes of it.
+    pub(crate) dry: bool,
+}
 
 /// The writer.
 #[derive(Default)]
@@ -77,7 +81,8 @@ impl Writer {
 
     fn fly(&mut self, flight: Flight) -> Serial {
         self.serial += 1;
-        let serial = Serial(self.serial);
+        let dry = matches!(&flight.call, PodCall::Evict(evict) if evict.dry_run);
+        let serial = Serial { number: self.serial, dry };
         self.flights.insert(serial, flight);
         serial
     }

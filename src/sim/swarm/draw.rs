@@ -77,6 +77,7 @@ pub fn draw(seed: u64) -> Scenario {
         events,
         scheduler,
         budgets,
+        classes: Vec::new(),
         faults,
     }
 }
