@@ -15,6 +15,8 @@ mod events;
 mod lanes;
 mod objects;
 #[cfg(test)]
+mod eviction_tests;
+#[cfg(test)]
 mod tests;
 
 pub use attempts::{

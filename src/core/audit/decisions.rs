@@ -84,6 +84,12 @@ impl Audit {
     /// With tracing on a decision carries a fresh evaluation: both agree.
     fn explained(&mut self, name: &str, decision: &Decision) {
         let Some(fresh) = &decision.explanation else { return };
+        if let (Outcome::Scheduled { node } | Outcome::WaitingOnPermit { node }, Some(pod)) =
+            (&decision.outcome, self.world.pods.get(name))
+            && pod.is_expected_on(node)
+        {
+            return; // where it was expected it goes, whatever else would fit
+        }
         if fresh.feasible_nodes != decision.feasible as usize {
             let (kept, now) = (decision.feasible, fresh.feasible_nodes);
             self.violation("S1", format!("{kept} nodes fit {name}, judged afresh {now}"));
@@ -159,7 +165,14 @@ impl Audit {
             return None;
         }
         let fits = |(node, there): &(&String, &Node)| {
-            pod.wants.judge(profile.rules, node, there, self.world.usage(node)) == Answer::Yes
+            let used = self.world.usage(node);
+            if pod.wants.judge(profile.rules, node, there, used) != Answer::Yes {
+                return false;
+            }
+            // Room may be kept for pods that are expected there.
+            let mut used = used.clone();
+            self.expect(&mut used, node, name);
+            pod.wants.judge(profile.rules, node, there, &used) == Answer::Yes
         };
         self.world.nodes.iter().find(fits).map(|(node, _)| node.as_str())
     }
