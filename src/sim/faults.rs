@@ -63,6 +63,9 @@ impl Counts {
             ("foreignBind", self.foreign_binds),
             ("eviction", self.evictions[0]),
             ("refusedEviction", self.evictions[1]),
+            ("dryRun", self.dry_runs),
+            ("preempted", self.preempted),
+            ("refusedVictim", self.refused_victims),
             ("nodeChange", self.node_changes),
             ("misfit", self.misfits),
         ];

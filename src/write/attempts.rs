@@ -9,7 +9,8 @@ use std::time::Duration;
 use muster_core::io::{Eviction, WriteError};
 pub use muster_core::outbox::{BIND_ATTEMPTS, CALL_DEADLINE, EVICTION_ATTEMPTS, PATCH_ATTEMPTS};
 use muster_core::outbox::{
-    BIND_PAUSE, Failure, NOT_LEADING, REST_PAUSE, eviction_error, judge, judge_eviction, write_error,
+    BIND_PAUSE, Failure, NOT_LEADING, REST_PAUSE, eviction_error, judge, judge_eviction,
+    write_error,
 };
 use tokio::time::Instant;
 

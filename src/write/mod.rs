@@ -12,10 +12,10 @@ mod attempts;
 mod bodies;
 mod bucket;
 mod events;
-mod lanes;
-mod objects;
 #[cfg(test)]
 mod eviction_tests;
+mod lanes;
+mod objects;
 #[cfg(test)]
 mod tests;
 

@@ -44,10 +44,7 @@ impl Budget {
     }
 }
 
-fn holds(
-    requirement: &k8s::LabelSelectorRequirement,
-    labels: &BTreeMap<String, String>,
-) -> bool {
+fn holds(requirement: &k8s::LabelSelectorRequirement, labels: &BTreeMap<String, String>) -> bool {
     let (label, values) = (labels.get(&requirement.key), &requirement.values);
     match requirement.operator.as_str() {
         "In" => label.is_some_and(|l| values.contains(l)),

@@ -53,9 +53,17 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Whether answers are still to come.
+    /// Whether somebody was asked to go who has not answered. What a dry run would
+    /// say matters no more once one was refused.
     pub(super) fn is_open(&self) -> bool {
-        self.victims.iter().any(|v| v.dry == Ask::Open || v.real == Ask::Open)
+        let refused = self.victims.iter().any(|v| v.dry == Ask::No);
+        let asked = |v: &Victim| v.real == Ask::Open || v.dry == Ask::Open && !refused;
+        self.victims.iter().any(asked)
+    }
+
+    /// Whether the server may be asked again after a while.
+    pub(super) fn may_wait(&self) -> bool {
+        self.victims.iter().any(|v| v.dry == Ask::Unknown || v.real == Ask::Unknown)
     }
 
     /// Whether somebody was asked to go.
@@ -72,6 +80,8 @@ impl Plan {
 #[derive(Debug, Default)]
 pub(super) struct Plans {
     pub(super) plans: BTreeMap<String, Plan>,
+    /// Preemptors that got an answer since the last look.
+    pub(super) answered: Vec<String>,
     tokens: BTreeMap<Token, (String, String, bool)>,
     /// Preemptors whose plan has to be judged when the step is over.
     pub(super) touched: Vec<(String, String)>,
@@ -96,6 +106,7 @@ impl Plans {
             Eviction::Refused(_) | Eviction::Failed(_) => Ask::No,
         };
         *(if dry { &mut victim.dry } else { &mut victim.real }) = said;
+        self.answered.push(preemptor);
     }
 
     /// Victims that were asked to go, unless the server said that they may not.

@@ -72,6 +72,8 @@ pub(super) struct Pod {
     pub(super) load: Load,
     /// What it would take, as last seen.
     pub(super) idle_load: Load,
+    /// Something wants it tried at once, whatever it backs off from.
+    pub(super) called: bool,
     /// It was taken from the queue at least once.
     pub(super) tried: bool,
     /// What had stirred the cluster when it was last taken from the queue.
@@ -114,6 +116,7 @@ impl Pod {
             place: Place::Pending,
             load: Load::default(),
             idle_load: Load::default(),
+            called: false,
             tried: false,
             stirs: 0,
             first: now,

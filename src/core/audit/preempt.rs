@@ -56,6 +56,16 @@ impl Audit {
         self.plans.touched.push((preemptor.uid.to_string(), name));
     }
 
+    /// Whoever got an answer may be tried at once: its plan failed, or nobody is left.
+    pub(super) fn call_answered(&mut self) {
+        let answered = std::mem::take(&mut self.plans.answered);
+        let of = |p: &Pod| answered.iter().any(|uid| *uid == p.uid);
+        let found = self.world.pods.iter().filter(|(_, p)| of(p)).map(|(name, _)| name.clone());
+        for name in found.collect::<Vec<_>>() {
+            self.world.edit(&name, |p| p.called = true);
+        }
+    }
+
     fn may_preempt(&mut self, name: &str) {
         let Some(pod) = self.world.pods.get(name) else { return };
         let wrong = if pod.preempts_never {
@@ -193,7 +203,8 @@ impl Audit {
         }
         for (budget, known) in &self.world.budgets {
             let counts = |v: &&&Victim| {
-                guarded(v).is_some_and(|p| known.guards(p) && !known.disrupted.contains(v.own_name()))
+                guarded(v)
+                    .is_some_and(|p| known.guards(p) && !known.disrupted.contains(v.own_name()))
             };
             let mine = own.iter().filter(|v| counts(v)).count();
             let sum = all.iter().filter(counts).count();

@@ -49,6 +49,7 @@ impl Audit {
             }
             Input::Reply { token, reply: Reply::Evicted(eviction) } => {
                 self.plans.answer(*token, eviction);
+                self.call_answered();
             }
             Input::Object(object) => {
                 if let Object::PodDisruptionBudget(budget) = &**object {
@@ -115,8 +116,14 @@ impl Audit {
             Effect::Event(event) => &event.pod,
         };
         let name = key(about);
-        if matches!(effect, Effect::Event(event) if event.reason == PREEMPTED) {
-            // Whoever scheduled it, and even if it is gone by now: it is told why.
+        if let Effect::Event(event) = effect
+            && event.reason == PREEMPTED
+        {
+            // Whoever scheduled it, and even if it is gone by now: it is told why. Who
+            // pushed it out of a wait may be tried again at once.
+            if let Some(preemptor) = &event.related {
+                self.world.edit(&key(preemptor), |p| p.called = true);
+            }
             return;
         }
         match self.world.find(about) {
@@ -216,7 +223,11 @@ impl Audit {
 
     fn patch(&mut self, name: &str, patch: &StatusPatch) {
         if let Some(node) = &patch.nominated_node {
-            self.world.edit(name, |p| p.expect(node));
+            self.world.edit(name, |p| {
+                p.expect(node);
+                // Pushed off the node it was expected on: it looks elsewhere at once.
+                p.called |= node.is_empty();
+            });
         }
         let Some(condition) = &patch.condition else { return };
         self.world.edit(name, |p| {

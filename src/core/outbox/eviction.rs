@@ -118,11 +118,9 @@ mod tests {
 
     #[test]
     fn what_never_came_back_is_asked_again() {
-        for failure in [
-            Failure::NotSent("refused".into()),
-            Failure::Broken("cut".into()),
-            Failure::TimedOut,
-        ] {
+        for failure in
+            [Failure::NotSent("refused".into()), Failure::Broken("cut".into()), Failure::TimedOut]
+        {
             assert!(judge_eviction(&failure).again, "{failure:?}");
             assert!(matches!(eviction_error(&failure), Eviction::Unavailable(_)), "{failure:?}");
         }

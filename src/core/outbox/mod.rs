@@ -13,6 +13,6 @@ pub use dispatch::{
 };
 pub use eviction::{EVICTION_ATTEMPTS, Evict, eviction_error, judge_eviction};
 pub use verdict::{
-    BIND_ATTEMPTS, BIND_PAUSE, CALL_DEADLINE, Details, Failure, MAX_PAUSE, NOT_LEADING, PATCH_ATTEMPTS,
-    REST_PAUSE, Verdict, judge, write_error,
+    BIND_ATTEMPTS, BIND_PAUSE, CALL_DEADLINE, Details, Failure, MAX_PAUSE, NOT_LEADING,
+    PATCH_ATTEMPTS, REST_PAUSE, Verdict, judge, write_error,
 };

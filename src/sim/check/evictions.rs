@@ -49,8 +49,5 @@ impl Checker {
             let what = format!("{name} was evicted for {whom}, which preempts never");
             self.violation(now, "S5", &what);
         }
-        if victim.spec.node_name.is_empty() {
-            self.violation(now, "S5", &format!("{name} was evicted, but had no node"));
-        }
     }
 }

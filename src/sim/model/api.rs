@@ -48,10 +48,23 @@ pub(crate) struct StoredPod {
 /// One accepted write, as a watch tells it.
 #[derive(Clone, Debug)]
 pub(crate) enum Notice {
-    Node { object: Arc<Node>, deleted: bool, broken: bool },
-    Pod { id: PodId, facts: Facts, object: Arc<Pod>, deleted: bool, broken: bool },
+    Node {
+        object: Arc<Node>,
+        deleted: bool,
+        broken: bool,
+    },
+    Pod {
+        id: PodId,
+        facts: Facts,
+        object: Arc<Pod>,
+        deleted: bool,
+        broken: bool,
+    },
     /// An object of another kind; none of these is ever deleted.
-    Object { object: Arc<Object>, broken: bool },
+    Object {
+        object: Arc<Object>,
+        broken: bool,
+    },
 }
 
 impl Notice {
@@ -74,9 +87,8 @@ impl Notice {
     }
 
     pub(crate) fn set_broken(&mut self) {
-        let (Self::Node { broken, .. }
-        | Self::Pod { broken, .. }
-        | Self::Object { broken, .. }) = self;
+        let (Self::Node { broken, .. } | Self::Pod { broken, .. } | Self::Object { broken, .. }) =
+            self;
         *broken = true;
     }
 }

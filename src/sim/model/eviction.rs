@@ -83,8 +83,7 @@ impl Api {
 
     /// Takes one disruption from the budget of a pod, if it has one.
     fn charge(&mut self, now: Tick, pod: &Pod, dry_run: bool) -> Result<(), ApiError> {
-        let mut budgets =
-            self.budgets.iter_mut().enumerate().filter(|(_, b)| b.spec.covers(pod));
+        let mut budgets = self.budgets.iter_mut().enumerate().filter(|(_, b)| b.spec.covers(pod));
         match (budgets.next(), budgets.next()) {
             (_, Some(_)) => {
                 let message = "This pod has more than one PodDisruptionBudget, which the eviction \

@@ -68,9 +68,8 @@ impl Api {
             let object = Arc::new(Object::PriorityClass(class));
             return self.tell(Notice::Object { object, broken: false });
         }
-        let same = |b: &StoredBudget| {
-            (&b.spec.namespace, &b.spec.name) == (&meta.namespace, &meta.name)
-        };
+        let same =
+            |b: &StoredBudget| (&b.spec.namespace, &b.spec.name) == (&meta.namespace, &meta.name);
         if let Some(index) = self.budgets.iter().position(same) {
             self.tell_budget(index);
         }

@@ -10,7 +10,8 @@ pub(super) fn decode(at: &Cursor<'_>) -> Result<PriorityClass, ScenarioError> {
     let fields = at.fields(&["name", "value", "preemptionPolicy"])?;
     let name_at = fields.need("name", "e.g. high")?;
     check_dns(&name_at, name_at.name()?)?;
-    let value = fields.need("value", "the priority, e.g. 1000")?.int(-2_147_483_648, 2_000_000_000)?;
+    let value =
+        fields.need("value", "the priority, e.g. 1000")?.int(-2_147_483_648, 2_000_000_000)?;
     let mut class = PriorityClass::default();
     name_at.name()?.clone_into(&mut class.metadata.name);
     class.value = i32::try_from(value).unwrap_or(0);
