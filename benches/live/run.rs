@@ -1,14 +1,13 @@
 //! One scheduler on one workload.
 
-use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use kube::Client;
-use muster_control_plane::{ControlPlane, Process, Tool, binary, cpu_seconds};
-use serde_json::{Value, json};
+use muster_control_plane::{ControlPlane, KUBE_SCHEDULER, Process, cpu_seconds};
+use serde_json::Value;
 
 use crate::observe::{Observer, Seen};
 use crate::report::{Done, Outcome};
@@ -21,10 +20,6 @@ pub(crate) enum Scheduler {
     Muster,
     Floor,
 }
-
-/// All run as the user for whom every cluster has a role and a fairness level,
-/// so that the API server treats them alike.
-const IDENTITY: &str = "system:kube-scheduler";
 
 impl Scheduler {
     pub(crate) fn name(self) -> &'static str {
@@ -48,25 +43,11 @@ impl Scheduler {
     }
 
     fn command(self, cp: &ControlPlane, workload: Workload) -> Result<Command> {
-        let kubeconfig = cp.kubeconfig(IDENTITY, &[])?;
+        // One user for all, so that the API server treats them alike.
+        let kubeconfig = cp.kubeconfig(KUBE_SCHEDULER, &[])?;
         let mut command;
         match self {
-            Self::Upstream => {
-                let config = cp.dir().join("scheduler.yaml");
-                let text = json!({
-                    "apiVersion": "kubescheduler.config.k8s.io/v1",
-                    "kind": "KubeSchedulerConfiguration",
-                    "leaderElection": {"leaderElect": false},
-                    "clientConnection": {"kubeconfig": kubeconfig, "qps": 5_000, "burst": 5_000},
-                });
-                fs::write(&config, text.to_string())?;
-                command = Command::new(binary(Tool::KubeScheduler)?);
-                command.arg("--config").arg(config).arg("--secure-port=0");
-                let gates = workload.feature_gates();
-                if !gates.is_empty() {
-                    command.arg(format!("--feature-gates={}", gates.join(",")));
-                }
-            }
+            Self::Upstream => return cp.kube_scheduler(workload.feature_gates()),
             Self::Muster => {
                 command = Command::new(env!("CARGO_BIN_EXE_muster"));
                 command

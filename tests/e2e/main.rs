@@ -9,6 +9,7 @@ mod elect;
 mod failover;
 mod model;
 mod observer;
+mod parity;
 mod placement;
 mod serve;
 mod support;
