@@ -11,6 +11,7 @@ mod model;
 mod observer;
 mod parity;
 mod placement;
+mod points;
 mod serve;
 mod support;
 mod surface;

@@ -76,7 +76,7 @@ pub(super) fn groups() -> Vec<Group> {
     let cordon = "node.kubernetes.io/unschedulable";
     vec![
         // Room for all, many times over.
-        runs("plain", 403, "", in_pool("general")),
+        runs("plain", 383, "", in_pool("general")),
         runs("plain-high", 60, "high", in_pool("general")),
         runs("plain-low", 60, "lowest", in_pool("general")),
         runs("plain-never", 40, "high-never", in_pool("general")),
