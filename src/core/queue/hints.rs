@@ -1,41 +1,71 @@
 //! Which events help which pods, and what happened while a pod was in flight.
+//!
+//! Owns upstream's rule of requeueing: only the plugins that rejected a pod are
+//! asked, and only of events they registered for. Must never move a pod.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::{Entry, QueueCx};
-use crate::framework::{ClusterEvent, Hint, HintCx, Resource, Weighted};
+use crate::framework::{Actions, ClusterEvent, Hint, HintCx, Profile, Resource, Subject, Weighted};
 use crate::hash::IdMap;
 use crate::model::PodId;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Decision {
-    Stay,
-    Queue,
+/// What an event means for a pod, the strongest last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Strategy {
+    /// It cannot help.
+    Skip,
+    /// It may help, once the pod's backoff is over.
+    AfterBackoff,
+    /// What the pod was surely waiting for: backing off would only lose time.
+    Immediately,
+}
+
+/// The wildcard by which one pod, or whoever waited too long, is tried again.
+pub(super) fn wildcard(label: &'static str) -> ClusterEvent {
+    ClusterEvent { resource: Resource::Any, actions: Actions::ALL, label, subject: Subject::None }
 }
 
 /// Asks the plugins that rejected a pod whether an event may help it.
-pub(super) fn decide(cx: &QueueCx<'_>, entry: &Entry, event: &ClusterEvent) -> Decision {
-    if event.resource == Resource::Any {
-        return Decision::Queue;
+pub(super) fn decide(cx: &QueueCx<'_>, entry: &Entry, event: &ClusterEvent) -> Strategy {
+    if entry.rejectors == 0 || event.resource == Resource::Any {
+        return Strategy::AfterBackoff;
     }
     let Some(profile) = cx.profiles.get(entry.profile) else {
-        return Decision::Stay;
+        return Strategy::AfterBackoff;
     };
     let hint_cx = HintCx { shape: cx.cluster.shape(entry.shape), event, cluster: cx.cluster };
-    let helps = profile.plugins().iter().enumerate().any(|(i, p)| {
-        entry.rejectors >> i & 1 == 1
+    let mut best = Strategy::Skip;
+    for (i, p) in profile.plugins().iter().enumerate() {
+        let pending = entry.pending >> i & 1 == 1;
+        let better = if pending { Strategy::Immediately } else { Strategy::AfterBackoff };
+        if entry.rejectors >> i & 1 == 1
+            && better > best
             && registered(p, event)
             && p.plugin.hint(&hint_cx) == Hint::Queue
-    });
-    if helps { Decision::Queue } else { Decision::Stay }
+        {
+            best = better;
+        }
+    }
+    best
 }
 
 /// Whether a plugin asked to hear of such events.
+///
+/// Upstream compares masks and magnitudes, so that a general update does not match
+/// a registration for particular ones. Here a general update is an action of its
+/// own ([`Actions::UPDATE`]), which only general registrations contain.
 pub(super) fn registered(plugin: &Weighted, event: &ClusterEvent) -> bool {
-    plugin.events.iter().any(|r| {
-        (r.resource == event.resource || r.resource == Resource::Any)
-            && r.actions.intersects(event.actions)
-    })
+    event.resource == Resource::Any
+        || plugin.events.iter().any(|r| {
+            (r.resource == event.resource || r.resource == Resource::Any)
+                && r.actions.intersects(event.actions)
+        })
+}
+
+/// Whether any plugin asked to hear of such events.
+pub(super) fn of_interest(profiles: &[Profile], event: &ClusterEvent) -> bool {
+    profiles.iter().flat_map(Profile::plugins).any(|p| registered(p, event))
 }
 
 /// Events kept for pods in flight; a pod that missed more is simply tried again.
@@ -45,20 +75,31 @@ const KEPT: usize = 4096;
 #[derive(Default)]
 pub(super) struct InFlightEvents {
     pods: IdMap<PodId, u64>,
-    /// With the only pod concerned, if it is one pod's own update.
+    /// The same, the pod that is longest in flight first.
+    oldest: BTreeSet<(u64, PodId)>,
+    /// With the only pod concerned, if it is about one waiting pod itself.
     events: VecDeque<(Option<PodId>, ClusterEvent)>,
     first: u64,
 }
 
 impl InFlightEvents {
     pub(super) fn begin(&mut self, pod: PodId) {
-        self.pods.insert(pod, self.first + self.events.len() as u64);
+        self.end(pod);
+        let since = self.first + self.events.len() as u64;
+        self.pods.insert(pod, since);
+        self.oldest.insert((since, pod));
     }
 
+    /// The pod needs no more events; those that only it could need are dropped.
     pub(super) fn end(&mut self, pod: PodId) {
-        if self.pods.remove(&pod).is_some() && self.pods.is_empty() {
-            self.first += self.events.len() as u64;
-            self.events.clear();
+        let Some(since) = self.pods.remove(&pod) else {
+            return;
+        };
+        self.oldest.remove(&(since, pod));
+        let newest = self.first + self.events.len() as u64;
+        let needed = self.oldest.first().map_or(newest, |(since, _)| *since);
+        while self.first < needed && self.events.pop_front().is_some() {
+            self.first += 1;
         }
     }
 
@@ -66,9 +107,16 @@ impl InFlightEvents {
         self.pods.len()
     }
 
-    /// Remembers an event; `only` if it is about one waiting pod itself.
+    /// Events remembered.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Remembers an event, if anyone may ask for it; `only` if it is about one
+    /// waiting pod itself.
     pub(super) fn record(&mut self, event: &ClusterEvent, only: Option<PodId>) {
-        if self.pods.is_empty() {
+        if self.pods.is_empty() || only.is_some_and(|pod| !self.pods.contains_key(&pod)) {
             return;
         }
         if self.events.len() == KEPT {

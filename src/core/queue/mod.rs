@@ -7,8 +7,12 @@
 
 mod backoff;
 mod hints;
+mod holds;
+mod links;
+mod moves;
 #[cfg(test)]
 mod tests;
+mod views;
 
 pub use backoff::Backoff;
 
@@ -17,12 +21,13 @@ use std::sync::Arc;
 
 use crate::bugs::{Bugs, bug};
 use crate::cluster::Cluster;
-use crate::framework::{ClusterEvent, Profile, SortKey};
+use crate::framework::{Profile, SortKey};
 use crate::hash::IdMap;
 use crate::io::Tick;
 use crate::model::{PodId, ShapeId};
 use crate::report::Observation;
-use hints::{Decision, InFlightEvents, decide, registered};
+use hints::{InFlightEvents, Strategy, decide};
+use holds::Holds;
 
 /// Plugins of a profile, by position, as a set.
 pub(crate) type PluginMask = u64;
@@ -49,6 +54,8 @@ pub(crate) struct Entry {
     error_count: u32,
     /// Plugins that rejected it; none after an error.
     pub(crate) rejectors: PluginMask,
+    /// Those of them that wait for something that will surely come.
+    pending: PluginMask,
     /// What its last attempt said, for people.
     message: Option<Arc<str>>,
     /// What holds it back, while it is gated.
@@ -62,8 +69,14 @@ pub(crate) struct Entry {
 impl Entry {
     /// Why it waits, for people.
     pub(crate) fn message(&self) -> Option<&str> {
-        let gated = self.gate.as_ref().filter(|_| matches!(self.place, Place::Gated { .. }));
-        gated.or(self.message.as_ref()).map(|text| &**text)
+        let shut = matches!(self.place, Place::Gated { .. } | Place::Held);
+        let gate = self.gate.as_ref().filter(|_| shut);
+        gate.or(self.message.as_ref()).map(|text| &**text)
+    }
+
+    /// Pods that any event means the same to.
+    fn group(&self) -> Group {
+        (self.shape, self.rejectors, self.pending)
     }
 }
 
@@ -78,11 +91,15 @@ pub(crate) enum Place {
     Gated {
         plugin: usize,
     },
+    /// Held back by the core.
+    Held,
     InFlight,
     /// Its cycle panicked: left alone until it changes.
     Quarantined,
 }
 
+/// Shape, rejecting plugins, and the pending ones among them.
+type Group = (ShapeId, PluginMask, PluginMask);
 type ActiveKey = (SortKey, u64, PodId);
 type BackoffKey = (i64, SortKey, u64, PodId);
 
@@ -92,10 +109,11 @@ pub(crate) struct Queue {
     active: BTreeSet<ActiveKey>,
     backoff: BTreeSet<BackoffKey>,
     error_backoff: BTreeSet<BackoffKey>,
-    unschedulable: BTreeMap<(ShapeId, PluginMask), BTreeSet<PodId>>,
+    unschedulable: BTreeMap<Group, BTreeSet<PodId>>,
     waiting: usize,
     gated: BTreeMap<(usize, usize), BTreeSet<PodId>>,
     quarantined: BTreeSet<PodId>,
+    holds: Holds,
     in_flight: InFlightEvents,
     next_arrival: u64,
     next_flush: Tick,
@@ -123,6 +141,7 @@ impl Queue {
             waiting: 0,
             gated: BTreeMap::new(),
             quarantined: BTreeSet::new(),
+            holds: Holds::new(),
             in_flight: InFlightEvents::default(),
             next_arrival: 0,
             next_flush: Tick(i64::MIN),
@@ -154,6 +173,7 @@ impl Queue {
             unschedulable_count: 0,
             error_count: 0,
             rejectors: 0,
+            pending: 0,
             message: None,
             gate: None,
             place: Place::Unschedulable,
@@ -168,6 +188,7 @@ impl Queue {
     /// Forgets a pod.
     pub(crate) fn remove(&mut self, pod: PodId) -> Option<Entry> {
         self.unlink(pod);
+        self.holds.remove(&pod);
         self.entries.remove(&pod)
     }
 
@@ -216,23 +237,35 @@ impl Queue {
         entry.unschedulable_count += 1;
         entry.error_count = 0;
         entry.since = cx.now;
-        entry.rejectors = rejectors;
+        (entry.rejectors, entry.pending) = (rejectors, 0);
         if entry.message.is_none() || !bug!(self.bugs, ExplanationStale) {
             entry.message = Some(message);
         }
         entry.shape = record.shape;
-        let entry = &*entry;
-        let helped = self
-            .in_flight
-            .missed(pod)
-            .is_none_or(|mut events| events.any(|e| decide(cx, entry, e) == Decision::Queue));
-        self.in_flight.end(pod);
-        if helped && !bug!(self.bugs, LostEvent) {
-            self.retry(cx, pod, "ScheduleAttemptFailure");
-        } else {
-            self.link_unschedulable(pod);
-            self.observe("unschedulable", "ScheduleAttemptFailure");
+        let mut strategy = self.missed(cx, pod);
+        if bug!(self.bugs, LostEvent) {
+            strategy = Strategy::Skip;
         }
+        self.in_flight.end(pod);
+        self.requeue(cx, pod, strategy, "ScheduleAttemptFailure");
+    }
+
+    /// What the events that came while the pod was in flight mean for it; what is no
+    /// longer known may have helped.
+    fn missed(&self, cx: &QueueCx<'_>, pod: PodId) -> Strategy {
+        let (Some(entry), Some(events)) = (self.entries.get(&pod), self.in_flight.missed(pod))
+        else {
+            return Strategy::AfterBackoff;
+        };
+        let most = if entry.pending == 0 { Strategy::AfterBackoff } else { Strategy::Immediately };
+        let mut best = Strategy::Skip;
+        for event in events {
+            best = best.max(decide(cx, entry, event));
+            if best == most {
+                break;
+            }
+        }
+        best
     }
 
     /// An attempt failed with an error: tried again after backing off.
@@ -244,9 +277,9 @@ impl Queue {
         entry.error_count += 1;
         entry.since = cx.now;
         entry.shape = record.shape;
-        entry.rejectors = 0;
+        (entry.rejectors, entry.pending) = (0, 0);
         entry.message = Some(message);
-        self.retry(cx, pod, "ScheduleAttemptFailure");
+        self.requeue(cx, pod, Strategy::AfterBackoff, "ScheduleAttemptFailure");
     }
 
     /// The pod's cycle panicked: it is left alone until it changes.
@@ -260,321 +293,7 @@ impl Queue {
         }
     }
 
-    /// The pod itself changed: an event if that may let it schedule.
-    pub(crate) fn updated(&mut self, cx: &QueueCx<'_>, pod: PodId, event: Option<&ClusterEvent>) {
-        let Some(record) = cx.cluster.pod(pod) else {
-            return;
-        };
-        let shape = record.shape;
-        let Some(entry) = self.entries.get(&pod) else {
-            return;
-        };
-        match entry.place {
-            Place::InFlight => {
-                if let Some(event) = event {
-                    self.in_flight.record(event, Some(pod));
-                }
-            }
-            Place::Active | Place::Backoff { .. } => {
-                // Re-key: priority and order may have changed; the place stays.
-                let place = entry.place;
-                self.unlink(pod);
-                self.set_shape(pod, shape);
-                // A list may show an older version, with gates that were lifted since.
-                if self.gate(cx, pod) {
-                    return;
-                }
-                if place == Place::Active || !bug!(self.bugs, LostOnUpdate) {
-                    self.link(cx, pod, place);
-                }
-            }
-            Place::Gated { .. } => {
-                self.unlink(pod);
-                self.set_shape(pod, shape);
-                if !self.gate(cx, pod) {
-                    self.retry(cx, pod, "PodUpdate");
-                }
-            }
-            Place::Quarantined => {
-                if event.is_some() || shape != entry.shape {
-                    self.unlink(pod);
-                    self.set_shape(pod, shape);
-                    self.retry(cx, pod, "PodUpdate");
-                }
-            }
-            Place::Unschedulable => {
-                self.unlink(pod);
-                self.set_shape(pod, shape);
-                let entry = self.entries.get(&pod);
-                let helps = |e: &ClusterEvent| {
-                    entry.is_some_and(|entry| decide(cx, entry, e) == Decision::Queue)
-                };
-                if event.is_some_and(helps) {
-                    self.retry(cx, pod, "PodUpdate");
-                } else {
-                    self.link_unschedulable(pod);
-                }
-            }
-        }
-    }
-
-    fn set_shape(&mut self, pod: PodId, shape: ShapeId) {
-        if let Some(entry) = self.entries.get_mut(&pod) {
-            entry.shape = shape;
-        }
-    }
-
-    /// Moves the pods that an event may help, all but the one that caused it.
-    pub(crate) fn on_event(
-        &mut self,
-        cx: &QueueCx<'_>,
-        event: &ClusterEvent,
-        cause: Option<PodId>,
-    ) {
-        self.in_flight.record(event, None);
-        let mut moved = Vec::new();
-        for ((_, _), pods) in &self.unschedulable {
-            let first = pods.first().and_then(|p| self.entries.get(p));
-            if first.is_some_and(|entry| decide(cx, entry, event) == Decision::Queue) {
-                let most = if bug!(self.bugs, LostWake) { 1 } else { usize::MAX };
-                moved.extend(pods.iter().copied().filter(|p| Some(*p) != cause).take(most));
-            }
-        }
-        for pod in moved {
-            self.unlink(pod);
-            self.retry(cx, pod, event.label);
-        }
-        let gates: Vec<_> = self
-            .gated
-            .keys()
-            .filter(|(profile, plugin)| {
-                let profile = cx.profiles.get(*profile);
-                profile.is_some_and(|p| registered(&p.plugins()[*plugin], event))
-            })
-            .copied()
-            .collect();
-        for gate in gates {
-            for pod in self.gated.remove(&gate).unwrap_or_default() {
-                self.retry(cx, pod, event.label);
-            }
-        }
-    }
-
-    /// Timers: backoff that ended, pods that waited too long for an event.
-    pub(crate) fn advance(&mut self, cx: &QueueCx<'_>) {
-        for error in [false, true] {
-            loop {
-                let heap = if error { &self.error_backoff } else { &self.backoff };
-                let Some(&(expiry, _, _, pod)) = heap.first() else {
-                    break;
-                };
-                if expiry >= cx.now.secs() {
-                    break;
-                }
-                self.unlink(pod);
-                self.activate(cx, pod, "BackoffComplete");
-            }
-        }
-        if cx.now >= self.next_flush {
-            self.next_flush = cx.now.after_secs(FLUSH_SECONDS);
-            let limit = cx.now.after_secs(-self.max_wait);
-            let mut left_over: Vec<PodId> = self
-                .unschedulable
-                .values()
-                .flatten()
-                .chain(self.gated.values().flatten())
-                .filter(|p| self.entries.get(p).is_some_and(|e| e.since.max(e.flushed) < limit))
-                .copied()
-                .collect();
-            left_over.sort_unstable();
-            for pod in left_over {
-                self.unlink(pod);
-                if let Some(entry) = self.entries.get_mut(&pod) {
-                    entry.flushed = cx.now;
-                }
-                self.retry(cx, pod, "UnschedulableTimeout");
-            }
-        }
-    }
-
-    /// When `advance` next has something to do.
-    pub(crate) fn next_deadline(&self) -> Option<Tick> {
-        let backoff = [&self.backoff, &self.error_backoff]
-            .into_iter()
-            .filter_map(|heap| heap.first())
-            .map(|&(expiry, ..)| Tick((expiry + 1).saturating_mul(1_000_000)))
-            .min();
-        let flush = (self.waiting > 0 || !self.gated.is_empty()).then_some(self.next_flush);
-        backoff.into_iter().chain(flush).min()
-    }
-
-    /// Puts a pod where it belongs after a failure or an event.
-    fn retry(&mut self, cx: &QueueCx<'_>, pod: PodId, label: &'static str) {
-        let Some(entry) = self.entries.get(&pod) else {
-            return;
-        };
-        let count =
-            if entry.error_count > 0 { entry.error_count } else { entry.unschedulable_count };
-        let error = entry.rejectors == 0;
-        match self.settings.expiry(entry.since, count) {
-            Some(expiry) if expiry >= cx.now.secs() && !bug!(self.bugs, BackoffIgnored) => {
-                if self.gate(cx, pod) {
-                    return;
-                }
-                self.link(cx, pod, Place::Backoff { error, expiry });
-                self.observe("backoff", label);
-            }
-            _ => self.activate(cx, pod, label),
-        }
-    }
-
-    fn activate(&mut self, cx: &QueueCx<'_>, pod: PodId, label: &'static str) {
-        if self.gate(cx, pod) {
-            self.observe("gated", label);
-            return;
-        }
-        self.link(cx, pod, Place::Active);
-        self.observe("active", label);
-    }
-
-    /// Runs PreEnqueue; true if the pod is gated now.
-    fn gate(&mut self, cx: &QueueCx<'_>, pod: PodId) -> bool {
-        let (Some(entry), Some(record)) = (self.entries.get(&pod), cx.cluster.pod(pod)) else {
-            return false;
-        };
-        let Some(profile) = cx.profiles.get(entry.profile) else {
-            return false;
-        };
-        let gate = profile.plugins().iter().enumerate().find_map(|(i, p)| {
-            let status = p.plugin.as_pre_enqueue()?.pre_enqueue(record).err()?;
-            Some((i, status))
-        });
-        let Some((plugin, status)) = gate.filter(|_| !bug!(self.bugs, GatedScheduled)) else {
-            return false;
-        };
-        let entry_profile = entry.profile;
-        if let Some(entry) = self.entries.get_mut(&pod) {
-            entry.place = Place::Gated { plugin };
-            entry.gate = Some(status.message().into());
-        }
-        self.gated.entry((entry_profile, plugin)).or_default().insert(pod);
-        true
-    }
-
-    fn sort_key(&self, cx: &QueueCx<'_>, pod: PodId) -> Option<(SortKey, u64)> {
-        let (entry, record) = (self.entries.get(&pod)?, cx.cluster.pod(pod)?);
-        let plugins = cx.profiles.get(entry.profile)?.plugins();
-        let sort = plugins.iter().find_map(|p| p.plugin.as_queue_sort());
-        let mut key = sort.map_or([0; 3], |s| s.key(record, entry.since));
-        if bug!(self.bugs, OrderInverted) {
-            key[0] = -key[0];
-        }
-        Some((key, entry.arrival))
-    }
-
-    fn link(&mut self, cx: &QueueCx<'_>, pod: PodId, place: Place) {
-        let Some((key, arrival)) = self.sort_key(cx, pod) else {
-            return;
-        };
-        match place {
-            Place::Active => {
-                self.active.insert((key, arrival, pod));
-            }
-            Place::Backoff { error, expiry } => {
-                let heap = if error { &mut self.error_backoff } else { &mut self.backoff };
-                heap.insert((expiry, key, arrival, pod));
-            }
-            Place::Unschedulable | Place::Gated { .. } | Place::InFlight | Place::Quarantined => {}
-        }
-        if let Some(entry) = self.entries.get_mut(&pod) {
-            entry.place = place;
-            entry.linked = Some(key);
-        }
-    }
-
-    fn link_unschedulable(&mut self, pod: PodId) {
-        if let Some(entry) = self.entries.get_mut(&pod) {
-            entry.place = Place::Unschedulable;
-            let group = self.unschedulable.entry((entry.shape, entry.rejectors)).or_default();
-            self.waiting += usize::from(group.insert(pod));
-        }
-    }
-
-    /// Takes a pod out of whatever queue it is in.
-    fn unlink(&mut self, pod: PodId) {
-        let Some(entry) = self.entries.get(&pod) else {
-            return;
-        };
-        let key = entry.linked.unwrap_or_default();
-        match entry.place {
-            Place::Active => {
-                self.active.remove(&(key, entry.arrival, pod));
-            }
-            Place::Backoff { error, expiry } => {
-                let heap = if error { &mut self.error_backoff } else { &mut self.backoff };
-                heap.remove(&(expiry, key, entry.arrival, pod));
-            }
-            Place::Unschedulable => {
-                let group = (entry.shape, entry.rejectors);
-                if let Some(pods) = self.unschedulable.get_mut(&group) {
-                    self.waiting -= usize::from(pods.remove(&pod));
-                    if pods.is_empty() {
-                        self.unschedulable.remove(&group);
-                    }
-                }
-            }
-            Place::Gated { plugin } => {
-                let group = (entry.profile, plugin);
-                if let Some(pods) = self.gated.get_mut(&group) {
-                    pods.remove(&pod);
-                    if pods.is_empty() {
-                        self.gated.remove(&group);
-                    }
-                }
-            }
-            Place::InFlight => self.in_flight.end(pod),
-            Place::Quarantined => {
-                self.quarantined.remove(&pod);
-            }
-        }
-    }
-
     fn observe(&mut self, queue: &'static str, event: &'static str) {
         self.observations.push(Observation::Enqueued { queue, event });
-    }
-
-    /// Pods known to the queue, and those of them in flight.
-    pub(crate) fn tracked(&self) -> (usize, usize) {
-        (self.entries.len(), self.in_flight.len())
-    }
-
-    /// Pods that wait per (profile, rejecting plugin), by position.
-    pub(crate) fn rejections(&self) -> BTreeMap<(usize, usize), usize> {
-        let mut counts = BTreeMap::new();
-        for ((_, rejectors), pods) in &self.unschedulable {
-            let profile = pods.first().and_then(|p| self.entries.get(p)).map_or(0, |e| e.profile);
-            for plugin in (0..MAX_PLUGINS).filter(|p| rejectors >> p & 1 == 1) {
-                *counts.entry((profile, plugin)).or_default() += pods.len();
-            }
-        }
-        counts
-    }
-
-    /// (active, backoff, unschedulable, gated); quarantined pods count as unschedulable.
-    pub(crate) fn counts(&self) -> (usize, usize, usize, usize) {
-        let backoff = self.backoff.len() + self.error_backoff.len();
-        let waiting = self.waiting + self.quarantined.len();
-        (self.active.len(), backoff, waiting, self.gated.values().map(BTreeSet::len).sum())
-    }
-
-    /// Waiting pods with the name of their queue, in the order they would be tried.
-    pub(crate) fn listing(&self) -> impl Iterator<Item = (PodId, &'static str, &Entry)> {
-        let active = self.active.iter().map(|k| (k.2, "active"));
-        let backoff = self.backoff.iter().chain(&self.error_backoff).map(|k| (k.3, "backoff"));
-        let unschedulable = self.unschedulable.values().flatten().map(|p| (*p, "unschedulable"));
-        let gated = self.gated.values().flatten().map(|p| (*p, "gated"));
-        let quarantined = self.quarantined.iter().map(|p| (*p, "quarantined"));
-        let all = active.chain(backoff).chain(unschedulable).chain(gated).chain(quarantined);
-        all.filter_map(|(pod, queue)| Some((pod, queue, self.entries.get(&pod)?)))
     }
 }

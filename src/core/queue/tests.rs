@@ -50,3 +50,18 @@ fn the_log_is_bounded_and_says_when_it_forgot() {
     assert_eq!(missed(&log, 1), None);
     assert_eq!(missed(&log, 2).map(|e| e.len()), Some(4_096));
 }
+
+#[test]
+fn what_only_a_pod_that_left_could_need_is_dropped() {
+    let mut log = InFlightEvents::default();
+    log.begin(PodId(1));
+    log.record(&event("a"), None);
+    log.begin(PodId(2));
+    log.record(&event("b"), None);
+    log.record(&event("own"), Some(PodId(3)));
+    assert_eq!(log.kept(), 2);
+    log.end(PodId(1));
+    assert_eq!((log.kept(), missed(&log, 2)), (1, Some(vec!["b"])));
+    log.end(PodId(2));
+    assert_eq!((log.kept(), log.len()), (0, 0));
+}

@@ -6,7 +6,10 @@ use std::sync::{Arc, Mutex};
 use muster_api::k8s;
 
 use crate::framework::Profile;
-use crate::io::{Change, Effect, Input, Kind, ObjectKey, PodRef, Reply, Tick, Token, WriteError};
+use crate::io::{
+    Change, Effect, Eviction, Input, Kind, Object, ObjectKey, PodRef, Reply, Request, Tick, Token,
+    WriteError,
+};
 use crate::testing::SCHEDULER;
 use crate::{Config, Core};
 
@@ -24,6 +27,7 @@ pub(super) struct Harness {
     binds: BTreeMap<String, (PodRef, u64)>,
     conditions: BTreeMap<String, (bool, String, String)>,
     calls: BTreeMap<String, Token>,
+    evictions: BTreeMap<String, Token>,
 }
 
 impl Harness {
@@ -41,6 +45,7 @@ impl Harness {
             binds: BTreeMap::new(),
             conditions: BTreeMap::new(),
             calls: BTreeMap::new(),
+            evictions: BTreeMap::new(),
         }
     }
 
@@ -145,14 +150,25 @@ impl Harness {
                 format!("{kind} {} {}: {}", e.pod, e.reason, e.note)
             }
             Effect::PatchStatus(patch) => {
-                let c = patch.condition.as_ref().expect("a condition");
+                let nominated = patch.nominated_node.as_ref();
+                let nominated =
+                    nominated.map(|node| format!("nominated {} to {node:?}", patch.pod));
+                let Some(c) = patch.condition.as_ref() else {
+                    return nominated.expect("a patch of something");
+                };
                 let said = (c.status, c.reason.to_owned(), c.message.to_string());
                 self.conditions.insert(patch.pod.name.to_string(), said);
-                format!("status {} {} {}: {}", patch.pod, c.status, c.reason, c.message)
+                let text = format!("status {} {} {}: {}", patch.pod, c.status, c.reason, c.message);
+                nominated.map_or(text.clone(), |nominated| format!("{text}; {nominated}"))
+            }
+            Effect::Call { token, request: Request::Evict { victim, dry_run }, .. } => {
+                let what = if *dry_run { "ask" } else { "evict" };
+                self.evictions.insert(victim.name.to_string(), *token);
+                format!("{what} {victim}")
             }
             Effect::Call { token, pod, plugin, request } => {
                 self.calls.insert(pod.name.to_string(), *token);
-                let crate::io::Request::Text(request) = request else {
+                let Request::Text(request) = request else {
                     return format!("call {pod} {plugin}: {request:?}");
                 };
                 format!("call {pod} {plugin}: {request}")
@@ -180,6 +196,16 @@ impl Harness {
     pub(super) fn reply(&mut self, name: &str, reply: Reply) {
         let token = *self.calls.get(name).expect("a call was asked for");
         self.apply(Input::Reply { token, reply });
+    }
+
+    /// The server answers the last eviction of a victim, or its dry run.
+    pub(super) fn evicted(&mut self, victim: &str, eviction: Eviction) {
+        let token = *self.evictions.get(victim).expect("an eviction was asked for");
+        self.apply(Input::Reply { token, reply: Reply::Evicted(eviction) });
+    }
+
+    pub(super) fn object(&mut self, object: Object) {
+        self.apply(Input::Object(Box::new(object)));
     }
 
     pub(super) fn permit(&mut self, name: &str, plugin: &str, verdict: Result<(), &str>) {

@@ -1,9 +1,11 @@
 mod binding;
 mod harness;
+mod holds;
 mod ledger;
 mod order;
 mod panics;
 mod permit;
+mod preempt;
 mod probe;
 mod random;
 mod related;

@@ -1,0 +1,123 @@
+//! Pods that the core itself holds back or calls: a preemption under way, and
+//! plugins that want a pod tried now.
+//!
+//! A hold is upstream's PreEnqueue of DefaultPreemption, given by the core: while it
+//! lasts the pod is gated. An event that would have moved it is remembered as one
+//! word, so that nothing is lost when the hold ends, however much happened.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::hints::{Strategy, decide, wildcard};
+use super::{Entry, Place, Queue, QueueCx};
+use crate::framework::ClusterEvent;
+use crate::model::PodId;
+
+/// Why a pod is held, and what would have moved it since.
+#[derive(Clone, Debug)]
+pub(super) struct Hold {
+    message: Arc<str>,
+    woken: Strategy,
+    label: &'static str,
+}
+
+pub(super) type Holds = BTreeMap<PodId, Hold>;
+
+#[allow(dead_code, reason = "preemption calls these")]
+impl Queue {
+    /// Holds a pod back until `unhold`: in flight it goes on, but comes back to no
+    /// other place than this. What its plugins would have it tried for meanwhile
+    /// counts when the hold ends.
+    pub(crate) fn hold(&mut self, _cx: &QueueCx<'_>, pod: PodId, message: Arc<str>) {
+        const LABEL: &str = "Hold";
+        let Some(entry) = self.entries.get(&pod) else {
+            return;
+        };
+        // Who was about to be tried still is.
+        let woken = match entry.place {
+            Place::Active => Strategy::Immediately,
+            Place::Backoff { .. } => Strategy::AfterBackoff,
+            _ => Strategy::Skip,
+        };
+        let place = entry.place;
+        if let Some(hold) = self.holds.get_mut(&pod) {
+            hold.message = message;
+            return;
+        }
+        self.holds.insert(pod, Hold { message, woken, label: LABEL });
+        if !matches!(place, Place::InFlight | Place::Quarantined) {
+            self.unlink(pod);
+            self.keep_held(pod, woken, LABEL);
+        }
+    }
+
+    /// Ends a hold: the pod is tried if anything that may help it came meanwhile,
+    /// and waits for such an event otherwise.
+    pub(crate) fn unhold(&mut self, cx: &QueueCx<'_>, pod: PodId) {
+        let Some(hold) = self.holds.remove(&pod) else {
+            return;
+        };
+        if self.entries.get(&pod).is_some_and(|e| e.place == Place::Held) {
+            self.requeue(cx, pod, hold.woken, hold.label);
+        }
+    }
+
+    /// Whether the pod is held.
+    pub(crate) fn is_held(&self, pod: PodId) -> bool {
+        self.holds.contains_key(&pod)
+    }
+
+    /// Wants a pod tried now, whatever it waits for; PreEnqueue and holds still
+    /// apply. In flight it is remembered until the pod comes back: then, as
+    /// upstream, it is tried again after backing off, without any event.
+    pub(crate) fn activate_now(&mut self, cx: &QueueCx<'_>, pod: PodId) {
+        const LABEL: &str = "ForceActivate";
+        match self.entries.get(&pod).map(|e| e.place) {
+            Some(Place::Unschedulable | Place::Backoff { .. } | Place::Gated { .. }) => {
+                self.unlink(pod);
+                self.requeue(cx, pod, Strategy::Immediately, LABEL);
+            }
+            Some(Place::InFlight) => self.in_flight.record(&wildcard(LABEL), Some(pod)),
+            Some(Place::Held) => self.wake(pod, Strategy::Immediately, LABEL),
+            Some(Place::Active | Place::Quarantined) | None => {}
+        }
+    }
+
+    /// Remembers that a held pod would have moved; false if it is not held.
+    pub(super) fn keep_held(&mut self, pod: PodId, woken: Strategy, label: &'static str) -> bool {
+        let Some(message) = self.holds.get(&pod).map(|hold| Arc::clone(&hold.message)) else {
+            return false;
+        };
+        self.wake(pod, woken, label);
+        if let Some(entry) = self.entries.get_mut(&pod) {
+            (entry.place, entry.gate) = (Place::Held, Some(message));
+        }
+        self.observe("gated", label);
+        true
+    }
+
+    fn wake(&mut self, pod: PodId, woken: Strategy, label: &'static str) {
+        if let Some(hold) = self.holds.get_mut(&pod)
+            && woken > hold.woken
+        {
+            (hold.woken, hold.label) = (woken, label);
+        }
+    }
+
+    /// An event came: `of` one pod itself, or of all.
+    pub(super) fn wake_held(&mut self, cx: &QueueCx<'_>, event: &ClusterEvent, of: Option<PodId>) {
+        let helps = |pod: PodId, entry: &Entry| {
+            let concerned = entry.place == Place::Held && of.is_none_or(|one| one == pod);
+            if concerned { decide(cx, entry, event) } else { Strategy::Skip }
+        };
+        let woken: Vec<(PodId, Strategy)> = self
+            .holds
+            .keys()
+            .filter_map(|pod| Some((*pod, helps(*pod, self.entries.get(pod)?))))
+            .filter(|(_, strategy)| *strategy > Strategy::Skip)
+            .collect();
+        for (pod, strategy) in woken {
+            self.wake(pod, strategy, event.label);
+        }
+    }
+}
