@@ -10,8 +10,11 @@ use muster_control_plane::{ControlPlane, KUBE_SCHEDULER, Process, cpu_seconds};
 use serde_json::Value;
 
 use crate::observe::{Observer, Seen};
+use crate::preemption::LOW_PODS;
 use crate::report::{Done, Outcome};
 use crate::workload::Workload;
+
+const EVENTS: &str = "/apis/events.k8s.io/v1/events";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Scheduler {
@@ -40,6 +43,11 @@ impl Scheduler {
 
     pub(crate) fn supports(self, workload: Workload) -> bool {
         self != Self::Muster || workload.in_muster()
+    }
+
+    /// Whether there is anything to compare.
+    pub(crate) fn makes_sense(self, workload: Workload) -> bool {
+        self != Self::Floor || workload.has_floor()
     }
 
     fn command(self, cp: &ControlPlane, workload: Workload) -> Result<Command> {
@@ -71,7 +79,7 @@ pub(crate) async fn run(
     limit: Duration,
 ) -> Result<Outcome> {
     let label = format!("{}: {}", workload.name(), scheduler.name());
-    let pods = workload.pods(pods);
+    let pods = workload.pods(pods, nodes);
     eprintln!("{label}: starting a control plane, then {nodes} nodes and {pods} pods");
     let cp = ControlPlane::builder()
         .feature_gates(workload.feature_gates())
@@ -84,6 +92,7 @@ pub(crate) async fn run(
     let servers: Vec<u32> = cp.pids().into_iter().map(|(_, pid)| pid).collect();
     quiet(|| servers.iter().map(|pid| cpu_seconds(*pid)).sum(), 0.1).await?;
 
+    let before = count(&client, LOW_PODS).await?;
     let begin = Instant::now();
     let process = cp.spawn(scheduler.name(), &command)?;
     let seen = watch(&label, &observer, &process, pods, begin + limit).await?;
@@ -99,7 +108,8 @@ pub(crate) async fn run(
         first_bind_seconds: (first - begin).as_secs_f64(),
         cpu_seconds_per_1000: process.cpu_seconds()? / thousands,
         peak_rss_mib: process.peak_rss_bytes()? as f64 / f64::from(1 << 20),
-        events: count_events(&client).await?,
+        events: count(&client, EVENTS).await?,
+        evicted: before - count(&client, LOW_PODS).await?,
     }))
 }
 
@@ -148,8 +158,9 @@ async fn quiet(cpu: impl Fn() -> Result<f64>, share: f64) -> Result<()> {
     Ok(())
 }
 
-async fn count_events(client: &Client) -> Result<u64> {
-    let request = http::Request::get("/apis/events.k8s.io/v1/events?limit=1").body(Vec::new())?;
+/// How many objects a collection has.
+async fn count(client: &Client, path: &str) -> Result<u64> {
+    let request = http::Request::get(format!("{path}?limit=1")).body(Vec::new())?;
     let list: Value = client.request(request).await?;
     let first = list["items"].as_array().map_or(0, Vec::len) as u64;
     Ok(first + list["metadata"]["remainingItemCount"].as_u64().unwrap_or(0))

@@ -5,8 +5,10 @@
 //! them hold the program to a time.
 #![allow(clippy::unwrap_used, reason = "a test may fail by a panic")]
 
+mod budgets;
 mod elect;
 mod failover;
+mod healthy;
 mod model;
 mod observer;
 mod parity;

@@ -42,9 +42,16 @@ impl Told {
     /// good, DynamicResources' PreFilter has not run, and its PostFilter ends the
     /// attempt with `not found` in place of what preemption would say.
     fn without_slip(&self) -> Self {
-        let mend = |text: &String| match text.strip_suffix(" not found") {
-            Some(meant) => meant.to_owned(),
-            None => text.clone(),
+        let mend = |text: &String| {
+            let meant = text.strip_suffix(" not found");
+            let nodes = text.split_once(" 0/").and_then(|(_, rest)| rest.split(' ').next());
+            match meant.zip(nodes) {
+                Some((meant, n)) => format!(
+                    "{meant} preemption: 0/{n} nodes are available: {n} Preemption is not helpful \
+                     for scheduling."
+                ),
+                None => text.clone(),
+            }
         };
         Self {
             conditions: self.conditions.iter().map(mend).collect(),
@@ -144,7 +151,7 @@ async fn look(cluster: &Cluster) -> Result<Picture> {
                 text(&c["status"]),
                 text(&c["reason"]),
                 c["observedGeneration"],
-                without_preemption(&text(&c["message"]))
+                text(&c["message"])
             )
         };
         let told = Told {
@@ -160,7 +167,7 @@ async fn look(cluster: &Cluster) -> Result<Picture> {
         // A node is not to be compared, an explanation is.
         let note = match note.rsplit_once(" to ") {
             Some((assigned, _)) if text(&event["reason"]) == "Scheduled" => assigned.to_owned(),
-            _ => without_preemption(&note),
+            _ => note,
         };
         let [kind, reason, action] = ["type", "reason", "action"].map(|field| text(&event[field]));
         if let Some(told) = picture.get_mut(&text(&event["regarding"]["name"])) {
@@ -168,10 +175,4 @@ async fn look(cluster: &Cluster) -> Result<Picture> {
         }
     }
     Ok(picture)
-}
-
-/// TODO: remove once Muster's PostFilter has its say; the words must be equal to
-/// the last.
-fn without_preemption(message: &str) -> String {
-    message.split(" preemption: ").next().unwrap_or_default().to_owned()
 }

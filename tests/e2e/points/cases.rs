@@ -142,9 +142,12 @@ impl Stage {
             self.condition(name, "Unschedulable", message).await?;
             self.given_back(name).await?;
             self.check(name, &["pre_bind", "bind"], &[])?;
+            self.expected(name, "").await?;
         }
         for name in waiting {
             self.called(name, "Second.permit", "permit").await?;
+            // Whoever waits says where it will be.
+            self.expected(name, "node-1").await?;
         }
         // One verdict of two is not enough.
         self.verdict("permit-waits", FIRST, Ok(())).await?;
@@ -152,6 +155,7 @@ impl Stage {
         let refused = "0/1 nodes are available: 1 refused by the board.";
         self.told("permit-refused", refused).await?;
         self.given_back("permit-refused").await?;
+        self.expected("permit-refused", "").await?;
         self.check("permit-waits", &["pre_bind", "unreserve"], &[])?;
         ensure!(self.cluster.get_pod("permit-waits").await?.spec.node_name.is_empty(), "bound");
         self.verdict("permit-waits", SECOND, Ok(())).await?;
@@ -179,6 +183,7 @@ impl Stage {
         })
         .await?;
         self.called("prebind-parks", "First.settled", "settled").await?;
+        self.expected("prebind-parks", "node-1").await?;
         self.check("prebind-parks", &["bind", "unreserve"], &[])?;
         self.book.open("prebind-parks");
         self.bound("prebind-parks").await?;
@@ -213,5 +218,49 @@ impl Stage {
         })
         .await
         .context("the event")
+    }
+
+    pub(super) async fn room_is_made(&self) -> Result<()> {
+        self.create("helpless").await?;
+        let helpless = "0/3 nodes are available: 1 reserved, 2 helpless. First cannot help, Second \
+                        cannot help";
+        self.told("helpless", helpless).await?;
+        self.condition("helpless", "Unschedulable", helpless).await?;
+        let both = &["First.post_filter", "Second.post_filter"];
+        self.check("helpless", &["post_filter"], both)?;
+        // Those for whom there is room are not looked at.
+        self.check("plain", &["post_filter"], &[])?;
+
+        self.create("victim").await?;
+        let node = self.bound("victim").await?;
+        ensure!(node == "node-2", "the victim is on {node}");
+        self.create("makes-room").await?;
+        self.expected("makes-room", "node-2").await?;
+        let note = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy \
+                    plugin(s) [First Second]. the victim goes";
+        self.told("makes-room", note).await?;
+        // What plugins keep of other pods follows each thought.
+        let calls = self.book.calls("makes-room");
+        for (plugin, point) in
+            [FIRST, SECOND].into_iter().flat_map(|p| [(p, "remove_pod"), (p, "add_pod")])
+        {
+            let thought = |c: &&super::book::Call| c.plugin == plugin && c.point == point;
+            let of_victim = calls.iter().filter(thought).any(|c| c.node == "victim node-2");
+            ensure!(of_victim, "{plugin} was not told of {point}: {calls:?}");
+        }
+        // The victim ends when its kubelet says so; until then nobody is bound.
+        eventually("evicted", SOON, || async {
+            Ok(self.cluster.get_pod("victim").await?.metadata.deletion_timestamp.is_some())
+        })
+        .await?;
+        let pod = self.cluster.get_pod("makes-room").await?;
+        ensure!(pod.spec.node_name.is_empty(), "bound while the victim was there");
+        let path = "/api/v1/namespaces/default/pods/victim?gracePeriodSeconds=0";
+        let request = http::Request::delete(path).body(Vec::new())?;
+        self.cluster.admin.request_text(request).await?;
+        let node = self.bound("makes-room").await?;
+        ensure!(node == "node-2", "on {node}");
+        self.cluster.say("room is made");
+        Ok(())
     }
 }

@@ -4,6 +4,7 @@
 //! The scheduler runs in this process with a profile of two plugins of the test's
 //! own (see [`probe`]) around the fitting and the binder that ship with it.
 
+mod book;
 mod cases;
 mod probe;
 
@@ -20,7 +21,8 @@ use muster_core::io::{Input, PodRef};
 use serde_json::{Value, json};
 
 use crate::support::{Cluster, GROUPS, SOON, USER, eventually};
-use probe::{Book, FIRST, Probe, SECOND};
+use book::Book;
+use probe::{FIRST, Probe, SECOND};
 
 const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 /// What a failed attempt leaves of Reserve: all of it given back, in reverse.
@@ -37,6 +39,7 @@ struct Stage {
 async fn plugins_of_ones_own_are_called_at_every_extension_point() -> Result<()> {
     let cluster = Cluster::start(ControlPlane::builder()).await?;
     create_nodes(&cluster.admin, 3, |i| node(&format!("node-{i}"), "8", "16Gi", 110)).await?;
+    cluster.priority_class("high", 1_000, "PreemptLowerPriority").await?;
     let book = Arc::new(Book::default());
     for name in ["prebind-parks", "prebind-stale", "prebind-waits-in-vain"] {
         let claim = new_claim(&cluster, name).await?;
@@ -96,13 +99,17 @@ async fn new_claim(cluster: &Cluster, name: &str) -> Result<PersistentVolumeClai
 }
 
 async fn new_pod(cluster: &Cluster, name: &str) -> Result<()> {
+    // Two that do not fit one node together.
+    let is_large = matches!(name, "victim" | "makes-room");
+    let cpu = if is_large { "5" } else { "100m" };
+    let class = if name == "makes-room" { "high" } else { "" };
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": name, "namespace": "default"},
         "spec": {
-            "schedulerName": "probed", "nodeSelector": {"case": name},
+            "schedulerName": "probed", "nodeSelector": {"case": name}, "priorityClassName": class,
             "containers": [{"name": "main", "image": "i",
-                "resources": {"requests": {"cpu": "100m"}}}],
+                "resources": {"requests": {"cpu": cpu}}}],
         },
     });
     cluster.create(&pod).await
@@ -118,6 +125,7 @@ impl Stage {
         self.permit_decides().await.context("Permit")?;
         self.pre_bind_prepares().await.context("PreBind")?;
         self.binders_take_turns().await.context("Bind")?;
+        self.room_is_made().await.context("PostFilter")?;
         let nodes: Vec<Node> = self.cluster.list("/api/v1/nodes").await?;
         ensure!(nodes.len() == 3, "{} nodes", nodes.len());
         self.cluster.check_room().await
@@ -168,6 +176,17 @@ impl Stage {
             Ok(self.book.points(name, &[point]).iter().any(|call| call == what))
         });
         called.await.with_context(|| format!("{name}: {:?}", self.book.calls(name)))
+    }
+
+    /// Waits until the API shows where the pod is expected.
+    async fn expected(&self, name: &str, node: &str) -> Result<()> {
+        let shown = eventually("expected on the node", SOON, || async {
+            let path = format!("/api/v1/namespaces/default/pods/{name}");
+            let request = http::Request::get(path).body(Vec::new())?;
+            let pod: Value = self.cluster.admin.request(request).await?;
+            Ok(pod["status"]["nominatedNodeName"].as_str().unwrap_or_default() == node)
+        });
+        shown.await.with_context(|| format!("{name} on {node:?}: {:?}", self.book.calls(name)))
     }
 
     fn check(&self, name: &str, points: &[&str], expected: &[&str]) -> Result<()> {

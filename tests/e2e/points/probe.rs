@@ -4,82 +4,21 @@
 //! of its node selector `case` (points that see only the shape read it there), is
 //! the script. Must never call out or wait, like any plugin.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use muster_core::cluster::{Cluster, NodeView};
 use muster_core::framework::{
-    Bind, Filter, Normalize, Permit, PermitResult, Placed, Plugin, PostBind, PreBind, PreEnqueue,
-    PreFilter, PreFilterResult, PreScoreResult, QueueSort, Reserve, Score, SortKey, State, Status,
-    Step,
+    Bind, Code, Filter, Normalize, Permit, PermitResult, Placed, Plugin, PostBind, PostFilter,
+    PostFilterResult, PreBind, PreEnqueue, PreFilter, PreFilterResult, PreScoreResult, QueueSort,
+    Reserve, Room, Score, SortKey, State, Status, Step,
 };
 use muster_core::io::{ObjectKey, ObjectPatch, PodRef, Request, Tick};
-use muster_core::model::{Pod, PodShape};
+use muster_core::model::{Pod, PodId, PodShape};
+
+use super::book::Book;
 
 pub(super) const FIRST: &str = "First";
 pub(super) const SECOND: &str = "Second";
-
-/// One call of one extension point.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Call {
-    pub(super) plugin: &'static str,
-    pub(super) point: &'static str,
-    pub(super) case: String,
-    pub(super) node: String,
-}
-
-/// What both plugins and the test share.
-#[derive(Default)]
-pub(super) struct Book {
-    calls: Mutex<Vec<Call>>,
-    /// Doors that the test has opened.
-    open: Mutex<BTreeSet<String>>,
-    /// Versions of claims, by name.
-    versions: Mutex<BTreeMap<String, String>>,
-}
-
-impl Book {
-    fn note(&self, plugin: &'static str, point: &'static str, case: &str, node: &str) {
-        let call = Call { plugin, point, case: case.to_owned(), node: node.to_owned() };
-        self.calls.lock().unwrap().push(call);
-    }
-
-    /// The calls for one pod, in order.
-    pub(super) fn calls(&self, case: &str) -> Vec<Call> {
-        self.calls.lock().unwrap().iter().filter(|c| c.case == case).cloned().collect()
-    }
-
-    /// `Plugin.point` of each call for one pod that is of these points.
-    pub(super) fn points(&self, case: &str, points: &[&str]) -> Vec<String> {
-        let calls = self.calls(case).into_iter().filter(|c| points.contains(&c.point));
-        calls.map(|c| format!("{}.{}", c.plugin, c.point)).collect()
-    }
-
-    /// The pods in the order in which this point of the first plugin met them.
-    pub(super) fn order(&self, point: &str) -> Vec<String> {
-        let calls = self.calls.lock().unwrap();
-        let met = calls.iter().filter(|c| c.plugin == FIRST && c.point == point);
-        met.map(|c| c.case.clone()).collect()
-    }
-
-    pub(super) fn open(&self, door: &str) {
-        self.open.lock().unwrap().insert(door.to_owned());
-    }
-
-    fn is_open(&self, door: &str) -> bool {
-        self.open.lock().unwrap().contains(door)
-    }
-
-    pub(super) fn set_version(&self, claim: &str, version: &str) {
-        self.versions.lock().unwrap().insert(claim.to_owned(), version.to_owned());
-    }
-
-    /// Whether this is the first attempt to get that far.
-    fn is_first(&self, plugin: &str, point: &str, case: &str) -> bool {
-        let calls = self.calls(case);
-        calls.iter().filter(|c| c.plugin == plugin && c.point == point).count() <= 1
-    }
-}
 
 pub(super) struct Probe {
     pub(super) name: &'static str,
@@ -114,6 +53,9 @@ impl Plugin for Probe {
         Some(self)
     }
     fn as_filter(&self) -> Option<&dyn Filter> {
+        Some(self)
+    }
+    fn as_post_filter(&self) -> Option<&dyn PostFilter> {
         Some(self)
     }
     fn as_score(&self) -> Option<&dyn Score> {
@@ -163,12 +105,61 @@ impl PreFilter for Probe {
             "barred" if self.is_second() => {
                 PreFilterResult::Reject(Status::unresolvable("barred by the second"))
             }
-            "narrowed" => {
+            "narrowed" | "victim" | "makes-room" => {
                 let nodes = Some(vec!["node-2".into(), "nowhere".into()]);
-                PreFilterResult::Go { state: None, nodes }
+                PreFilterResult::Go { state: Some(Box::new(self.name)), nodes }
             }
             _ => PreFilterResult::Go { state: Some(Box::new(self.name)), nodes: None },
         }
+    }
+
+    fn add_pod(&self, _: &mut State, shape: &PodShape, pod: &Pod, node: NodeView<'_>) {
+        self.note_other("add_pod", shape, pod, node);
+    }
+
+    fn remove_pod(&self, _: &mut State, shape: &PodShape, pod: &Pod, node: NodeView<'_>) {
+        self.note_other("remove_pod", shape, pod, node);
+    }
+}
+
+impl Probe {
+    /// Another pod is thought on a node, or away from it.
+    fn note_other(&self, point: &'static str, shape: &PodShape, pod: &Pod, node: NodeView<'_>) {
+        let what = format!("{} {}", pod.key.name, node.info().name);
+        self.book.note(self.name, point, case(shape), &what);
+    }
+}
+
+impl PostFilter for Probe {
+    /// The first has no help for anybody; the second evicts for one pod.
+    fn post_filter(&self, room: &mut dyn Room) -> PostFilterResult {
+        let name = Arc::clone(&room.pod().key.name);
+        self.book.note(self.name, "post_filter", &name, "");
+        let (status, victims) = match (&*name, self.is_second()) {
+            ("helpless", _) => {
+                (Status::unschedulable(format!("{} cannot help", self.name)), Vec::new())
+            }
+            ("makes-room", true) => Self::make_room(room),
+            _ => (Status { code: Code::Unschedulable, reasons: Vec::new() }, Vec::new()),
+        };
+        let nominate = (status.code == Code::Success).then(|| "node-2".into());
+        PostFilterResult { status, nominate, victims }
+    }
+}
+
+impl Probe {
+    /// The pod named `victim` goes, if that helps and nothing less does.
+    fn make_room(room: &mut dyn Room) -> (Status, Vec<PodId>) {
+        let [node] = room.potential()[..] else {
+            return (Status::error("only node-2 can be helped"), Vec::new());
+        };
+        let cluster = room.cluster();
+        let named = |pod: &&PodId| cluster.pod(**pod).is_some_and(|p| &*p.key.name == "victim");
+        let victims: Vec<PodId> = cluster.node(node).pods.iter().filter(named).copied().collect();
+        if room.fits_without(node, &[]) || !room.fits_without(node, &victims) {
+            return (Status::error("no use"), Vec::new());
+        }
+        (Status::new(Code::Success, "the victim goes"), victims)
     }
 }
 
@@ -177,7 +168,7 @@ impl Filter for Probe {
     fn filter(&self, state: &State, shape: &PodShape, node: NodeView<'_>) -> Result<(), Status> {
         self.book.note(self.name, "filter", case(shape), &node.info().name);
         let state = state.as_ref().and_then(|s| s.downcast_ref::<&str>());
-        if case(shape) != "narrowed" && state != Some(&self.name) {
+        if state != Some(&self.name) {
             return Err(Status::error("the state is another plugin's"));
         }
         if self.is_second() {
@@ -282,14 +273,14 @@ const PATIENCE: i64 = 4;
 impl Probe {
     /// Asks for the claim of the same name to be made for the node.
     fn park(&self, claim: &str, placed: &Placed<'_>) -> Step {
-        let version = self.book.versions.lock().unwrap().get(claim).cloned();
+        let version = self.book.version(claim);
         let patch = ObjectPatch::SelectNode {
             claim: ObjectKey {
                 namespace: "default".to_owned(),
                 name: claim.to_owned(),
                 uid: String::new(),
             },
-            version: version.unwrap_or_default().into(),
+            version: version.into(),
             node: Arc::clone(&placed.node.info().name),
         };
         Step::Park { request: Request::Write([patch].into()) }
