@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::hints::{Strategy, decide, wildcard};
-use super::{Entry, Place, Queue, QueueCx};
+use super::{Place, Queue, QueueCx};
 use crate::framework::ClusterEvent;
 use crate::model::PodId;
 
@@ -33,10 +33,10 @@ impl Queue {
         let Some(entry) = self.entries.get(&pod) else {
             return;
         };
-        // Who was about to be tried still is.
+        // Who was about to be tried still is, and whoever was gated is asked again.
         let woken = match entry.place {
             Place::Active => Strategy::Immediately,
-            Place::Backoff { .. } => Strategy::AfterBackoff,
+            Place::Backoff { .. } | Place::Gated { .. } => Strategy::AfterBackoff,
             _ => Strategy::Skip,
         };
         let place = entry.place;
@@ -104,17 +104,20 @@ impl Queue {
         }
     }
 
-    /// An event came: `of` one pod itself, or of all.
-    pub(super) fn wake_held(&mut self, cx: &QueueCx<'_>, event: &ClusterEvent, of: Option<PodId>) {
-        let helps = |pod: PodId, entry: &Entry| {
-            let concerned = entry.place == Place::Held && of.is_none_or(|one| one == pod);
-            if concerned { decide(cx, entry, event) } else { Strategy::Skip }
-        };
+    /// An event came that concerns some of those held.
+    pub(super) fn wake_held(
+        &mut self,
+        cx: &QueueCx<'_>,
+        event: &ClusterEvent,
+        concerns: impl Fn(&PodId) -> bool,
+    ) {
         let woken: Vec<(PodId, Strategy)> = self
             .holds
             .keys()
-            .filter_map(|pod| Some((*pod, helps(*pod, self.entries.get(pod)?))))
-            .filter(|(_, strategy)| *strategy > Strategy::Skip)
+            .filter(|pod| concerns(pod))
+            .filter_map(|pod| Some((*pod, self.entries.get(pod)?)))
+            .filter(|(_, entry)| entry.place == Place::Held)
+            .map(|(pod, entry)| (pod, decide(cx, entry, event)))
             .collect();
         for (pod, strategy) in woken {
             self.wake(pod, strategy, event.label);
