@@ -92,7 +92,7 @@ impl Queue {
         if let Some(entry) = self.entries.get_mut(&pod) {
             (entry.place, entry.gate) = (Place::Held, Some(message));
         }
-        self.observe("gated", label);
+        self.observe("unschedulable", label);
         true
     }
 
