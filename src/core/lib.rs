@@ -19,6 +19,7 @@ pub mod io;
 pub mod model;
 pub mod outbox;
 pub mod plugins;
+mod preemption;
 mod queue;
 pub mod report;
 #[cfg(test)]

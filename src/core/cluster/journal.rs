@@ -29,6 +29,10 @@ impl Journal {
         self.entries.push_back(node);
     }
 
+    pub(crate) fn extend(&mut self, nodes: impl IntoIterator<Item = NodeId>) {
+        nodes.into_iter().for_each(|node| self.push(node));
+    }
+
     /// The number the next change will get.
     pub(crate) fn head(&self) -> u64 {
         self.first + self.entries.len() as u64

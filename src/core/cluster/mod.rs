@@ -13,6 +13,7 @@ mod kin;
 mod kin_tests;
 mod node_set;
 mod nodes;
+mod nominations;
 mod objects;
 mod objects_related;
 mod owners;
@@ -52,6 +53,7 @@ use crate::model::{
 use chunked::Chunked;
 use journal::Journal;
 use nodes::Columns;
+use nominations::Nominations;
 use shapes::ShapeTable;
 use tally::Tally;
 
@@ -74,6 +76,7 @@ pub struct Cluster {
     shapes: ShapeTable,
     volumes: Volumes,
     policies: Policies,
+    nominations: Nominations,
     pub(crate) journal: Journal,
     pub(crate) bugs: Bugs,
     pub(crate) kin: Arc<Kin>,
@@ -129,6 +132,7 @@ impl Cluster {
             shapes: self.shapes.clone(),
             volumes: self.volumes.clone(),
             policies: self.policies.clone(),
+            nominations: self.nominations.clone(),
             journal: self.journal.fork(),
             bugs: self.bugs,
             kin: Arc::clone(&self.kin),
@@ -354,6 +358,7 @@ impl Cluster {
 
     /// Forgets a pod and frees what it occupied.
     pub(crate) fn drop_pod(&mut self, id: PodId) {
+        self.nominate(id, None);
         if let Some(node) = self.displace(id) {
             self.reap(node);
         }
@@ -383,8 +388,19 @@ impl Cluster {
         debug_assert_eq!(pod.stage, PodStage::Pending);
         pod.stage = if assumed { PodStage::Assumed(node) } else { PodStage::Bound(node) };
         let (shape_id, group) = (pod.shape, pod.group);
-        let shape = Arc::clone(self.shapes.get(shape_id));
+        self.expect(id, false);
         self.tally_pod(group, shape_id, node, true);
+        self.occupy(id, node);
+        self.journal.push(node);
+    }
+
+    /// Takes room on a node for a pod, wherever the pod is: nothing else is told.
+    /// Whoever tries something calls this, and undoes it with [`Cluster::clear`].
+    pub(crate) fn occupy(&mut self, id: PodId, node: NodeId) {
+        let Some(shape_id) = self.pod(id).map(|p| p.shape) else {
+            return;
+        };
+        let shape = Arc::clone(self.shapes.get(shape_id));
         let exact = self.charge(node, &shape.requests, true);
         let info = self.infos.get_mut(node.index());
         info.pods.push(id);
@@ -397,7 +413,6 @@ impl Cluster {
         if !exact {
             self.recount(node);
         }
-        self.journal.push(node);
     }
 
     /// Takes a pod off its node; it is pending again.
@@ -406,8 +421,19 @@ impl Cluster {
         let node = pod.stage.node()?;
         pod.stage = PodStage::Pending;
         let (shape_id, group) = (pod.shape, pod.group);
-        let shape = Arc::clone(self.shapes.get(shape_id));
+        self.expect(id, true);
         self.tally_pod(group, shape_id, node, false);
+        self.clear(id, node);
+        self.journal.push(node);
+        Some(node)
+    }
+
+    /// Gives back the room that [`Cluster::occupy`] took.
+    pub(crate) fn clear(&mut self, id: PodId, node: NodeId) {
+        let Some(shape_id) = self.pod(id).map(|p| p.shape) else {
+            return;
+        };
+        let shape = Arc::clone(self.shapes.get(shape_id));
         let exact = bug!(self.bugs, RoomNotFreed) || self.charge(node, &shape.requests, false);
         let info = self.infos.get_mut(node.index());
         if let Some(at) = info.pods.iter().position(|p| *p == id) {
@@ -426,8 +452,6 @@ impl Cluster {
         if !exact {
             self.recount(node);
         }
-        self.journal.push(node);
-        Some(node)
     }
 
     /// Forgets a node that no longer exists once its last pod is gone.
@@ -521,6 +545,7 @@ impl Cluster {
         let table = Arc::make_mut(&mut self.resources);
         let mut shape = crate::model::compile_pod(pod, profile, table);
         if profile.is_some() {
+            shape.priority = self.policies.priority_of(pod);
             let owner = Owner::of(&pod.metadata);
             self.relate(&mut shape, &self.group_key(pod), owner.as_ref());
         }

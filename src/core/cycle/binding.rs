@@ -92,7 +92,10 @@ impl Core {
                 self.unreserve(pod);
                 self.fail_attempt(now, pod, profile_id, failure, decision);
             }
-            Ok(true) => decision.outcome = Outcome::WaitingOnPermit { node: name },
+            Ok(true) => {
+                self.announce(pod, node);
+                decision.outcome = Outcome::WaitingOnPermit { node: name };
+            }
             Ok(false) => {
                 self.queue.done(pod);
                 match self.pre_bind_from(now, pod, 0) {
@@ -193,6 +196,7 @@ impl Core {
                     self.next_attempt += 1;
                     let token = Token(self.next_attempt);
                     let plugin = plugin_name(profile, i).into();
+                    self.announce(pod, node);
                     self.effects.push(Effect::Call { token, pod: key, plugin, request });
                     self.set_stage(pod, Stage::PreBind { plugin: i, token }, None);
                     return Ok(());
@@ -274,7 +278,7 @@ impl Core {
         Some(left)
     }
 
-    fn room_freed(&mut self, now: Tick, left: Left, cause: Option<PodId>) {
+    pub(super) fn room_freed(&mut self, now: Tick, left: Left, cause: Option<PodId>) {
         let (shape, group) = left;
         let event = ClusterEvent {
             resource: Resource::AssignedPod,

@@ -13,19 +13,46 @@ use crate::model::PodId;
 use crate::queue::{PluginMask, QueueCx};
 use crate::report::{AttemptResult, Observation, fit_message, truncate_note};
 
+/// What becomes of the node a pod is expected on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Nominate {
+    /// It stays as it is.
+    Keep,
+    /// The pod is expected nowhere.
+    Clear,
+    /// The pod is expected there.
+    Set(Arc<str>),
+}
+
 /// Why an attempt failed.
 pub(super) struct Failure {
     /// Rejected by plugins, or broken.
     rejected: bool,
     message: String,
-    rejectors: PluginMask,
+    pub(super) rejectors: PluginMask,
     /// Those of them that wait for something that will surely come.
     pending: PluginMask,
+    pub(super) nominate: Nominate,
+    /// Filters left no node: somebody might make room.
+    pub(super) fits_nowhere: bool,
 }
 
 impl Failure {
+    fn rejected(message: String, rejectors: PluginMask) -> Self {
+        let nominate = Nominate::Clear;
+        Self { rejected: true, message, rejectors, pending: 0, nominate, fits_nowhere: false }
+    }
+
     pub(super) fn no_nodes() -> Self {
-        Self { rejected: true, message: super::no_nodes().to_string(), rejectors: 0, pending: 0 }
+        Self::rejected(super::no_nodes().to_string(), 0)
+    }
+
+    /// Appends what PostFilter said.
+    pub(super) fn add(&mut self, message: &str) {
+        if !message.is_empty() {
+            self.message.push(' ');
+            self.message.push_str(message);
+        }
     }
 
     /// What it says.
@@ -39,7 +66,7 @@ impl Failure {
     }
 
     pub(super) fn error(message: String) -> Self {
-        Self { rejected: false, message, rejectors: 0, pending: 0 }
+        Self { rejected: false, ..Self::rejected(message, 0) }
     }
 
     /// No node fits: the histogram of what the ledger holds.
@@ -52,7 +79,7 @@ impl Failure {
             }
             rejectors |= plugin.map_or(0, |p| 1 << p);
             let message = format!("0/{nodes} nodes are available: {}.", status.message());
-            return Self { rejected: true, message, rejectors, pending: 0 };
+            return Self { fits_nowhere: true, ..Self::rejected(message, rejectors) };
         }
         let mut pending = 0;
         let verdicts = ledger.verdicts(profile);
@@ -67,36 +94,35 @@ impl Failure {
             }
         }
         let reasons = verdicts.iter().map(|v| (v.nodes, v.status.reasons.as_slice()));
-        Self { rejected: true, message: fit_message(nodes, reasons), rejectors, pending }
+        let failure = Self::rejected(fit_message(nodes, reasons), rejectors);
+        Self { fits_nowhere: true, pending, ..failure }
     }
 
     /// Reserve or Permit said no: upstream words it as one node that is not available.
     pub(super) fn one_node(plugin: usize, status: &Status) -> Self {
-        Self {
-            rejected: true,
-            message: fit_message(1, [(1, status.reasons.as_slice())]),
-            rejectors: 1 << plugin,
-            pending: if status.code == Code::Pending { 1 << plugin } else { 0 },
-        }
+        let pending = if status.code == Code::Pending { 1 << plugin } else { 0 };
+        let message = fit_message(1, [(1, status.reasons.as_slice())]);
+        Self { pending, ..Self::rejected(message, 1 << plugin) }
     }
 
     /// The node went away while plugins still held the pod back: no event is
     /// waited for, it is planned again after backing off.
     pub(super) fn node_gone(name: &str) -> Self {
         let reason = [format!("node {name} was deleted").into()];
-        Self {
-            rejected: true,
-            message: fit_message(1, [(1, &reason[..])]),
-            rejectors: 0,
-            pending: 0,
-        }
+        Self::rejected(fit_message(1, [(1, &reason[..])]), 0)
+    }
+
+    /// A more important pod took its place before it was bound: no event is waited
+    /// for, it is planned again after backing off.
+    pub(super) fn preempted(status: &Status) -> Self {
+        Self::rejected(fit_message(1, [(1, status.reasons.as_slice())]), 0)
     }
 
     /// PreBind said no. Events are no longer kept for the pod, so it names no
     /// plugin and comes back by itself.
     pub(super) fn pre_bind(profile: &Profile, plugin: usize, status: &Status) -> Self {
         if status.code.is_rejected() {
-            return Self { rejected: true, message: status.message(), rejectors: 0, pending: 0 };
+            return Self::rejected(status.message(), 0);
         }
         Self::error(running("PreBind", profile, plugin, status))
     }
@@ -117,7 +143,15 @@ impl Core {
         decision: &mut Decision,
     ) {
         decision.outcome = if failure.rejected { Outcome::Unschedulable } else { Outcome::Error };
+        let mut failure = failure;
+        let mut plan = None;
+        if failure.rejected && failure.fits_nowhere {
+            plan = self.post_filter(now, pod, profile_id, &mut failure);
+        }
         decision.message = Some(self.fail(now, pod, profile_id, failure));
+        if let Some((node, victims)) = plan {
+            self.start_plan(now, pod, profile_id, node, &victims);
+        }
     }
 
     /// Tells the world and puts the pod back into the queue.
@@ -129,6 +163,11 @@ impl Core {
         failure: Failure,
     ) -> Arc<str> {
         let message: Arc<str> = failure.message.into();
+        match failure.nominate {
+            Nominate::Keep => {}
+            Nominate::Clear => drop(self.nominate(pod, None)),
+            Nominate::Set(node) => drop(self.nominate(pod, Some(node))),
+        }
         let profile = &self.profiles[profile_id];
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         if failure.rejected {
@@ -176,7 +215,7 @@ impl Core {
             observed_generation: record.generation,
         };
         if self.says_already(pod, &condition) || bug!(self.bugs, ConditionForgotten) {
-            return;
+            return self.patch_nomination(pod);
         }
         self.write_condition(now, pod, condition);
     }

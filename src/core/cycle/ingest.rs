@@ -8,7 +8,7 @@ use super::Core;
 use crate::bugs::bug;
 use crate::cluster::{GroupKey, Owner, object_key};
 use crate::framework::{Actions, ClusterEvent, ProfileId, Resource, Subject};
-use crate::io::{Change, Input, Kind, Object, ObjectKey, PodRef, Tick};
+use crate::io::{Change, Input, Kind, Object, ObjectKey, PodRef, Reply, Tick};
 use crate::model::{LabelSet, Pod, PodId, PodShape, PodStage};
 use crate::queue::QueueCx;
 use crate::report::Observation;
@@ -33,6 +33,9 @@ impl Core {
             Input::RelistStarted(kind) => self.relists[kind as usize] += 1,
             Input::RelistDone(kind) => self.sweep(now, kind),
             Input::BindDone { pod, attempt, result } => self.bind_done(now, &pod, attempt, result),
+            Input::Reply { token, reply: Reply::Evicted(eviction) } => {
+                self.evicted(now, token, &eviction);
+            }
             Input::Reply { token, reply } => self.reply(now, token, &reply),
             Input::Permit { pod, plugin, verdict } => {
                 self.permit_verdict(now, &pod, &plugin, verdict);
@@ -112,7 +115,9 @@ impl Core {
             return;
         }
         if kind.is_policy() {
-            self.cluster.policies_mut().upsert(object, seen);
+            if self.cluster.policies_mut().upsert(object, seen) {
+                self.policy_changed(now, kind);
+            }
             return;
         }
         let key = object_key(kind, &object.metadata().namespace, &object.metadata().name);
@@ -128,12 +133,27 @@ impl Core {
             return;
         }
         if kind.is_policy() {
-            self.cluster.policies_mut().remove(kind, key);
+            if self.cluster.policies_mut().remove(kind, key) {
+                self.policy_changed(now, kind);
+            }
             return;
         }
         if let Some(event) = self.cluster.volumes_mut().remove(kind, key) {
             self.queue_event(now, &event);
             self.volumes_changed(now, &object_key(kind, &key.namespace, &key.name));
+        }
+    }
+
+    /// A budget changed: what it kept from being evicted may go now.
+    fn policy_changed(&mut self, now: Tick, kind: Kind) {
+        if kind == Kind::PodDisruptionBudget {
+            let event = ClusterEvent {
+                resource: Resource::PodDisruptionBudget,
+                actions: Actions::UPDATE,
+                label: "PodDisruptionBudgetChange",
+                subject: Subject::None,
+            };
+            self.queue_event(now, &event);
         }
     }
 
@@ -209,6 +229,7 @@ impl Core {
         };
         let shape = self.cluster.compile(wire, Some(ProfileId(profile as u16)));
         let pod = self.insert_pod(key, wire, shape);
+        self.nomination_shown(now, pod, &wire.status.nominated_node_name);
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         self.queue.add(&cx, pod, profile);
     }
@@ -226,6 +247,12 @@ impl Core {
             scheduler_name: wire.spec.scheduler_name.as_str().into(),
             stage: PodStage::Pending,
             priority: 0,
+            may_preempt: true,
+            nominated: None,
+            nominated_shown: "".into(),
+            nominated_told: None,
+            started: None,
+            disrupted: false,
             resource_version: "".into(),
             generation: None,
             deleting: false,
@@ -239,9 +266,16 @@ impl Core {
             settled: u64::MAX,
         };
         read(&mut pod, wire, self.relists[Kind::Pod as usize]);
+        (pod.priority, pod.may_preempt) = self.rank_of(wire);
         let id = self.cluster.add_pod(pod);
         self.by_key.insert(key, id);
         id
+    }
+
+    /// Priority, and whether the pod may preempt.
+    fn rank_of(&self, wire: &k8s::Pod) -> (i32, bool) {
+        let policies = self.cluster.policies();
+        (policies.priority_of(wire), policies.may_preempt(wire))
     }
 
     fn update_pod(&mut self, now: Tick, id: PodId, wire: &k8s::Pod) {
@@ -255,8 +289,20 @@ impl Core {
             return;
         }
         let (stage, gated_before) = (pod.stage, !pod.gates.is_empty());
+        let started = pod.started;
         read(pod, wire, seen);
+        let rank = self.rank_of(wire);
+        let Some(pod) = self.cluster.pod_mut(id) else {
+            return;
+        };
+        (pod.priority, pod.may_preempt) = rank;
         pod.owner = Owner::of(&wire.metadata);
+        let restarted = pod.started != started;
+        self.nomination_shown(now, id, &wire.status.nominated_node_name);
+        if let Some(node) = stage.node().filter(|_| restarted) {
+            // Preemption ranks victims by it.
+            self.cluster.journal.push(node);
+        }
         let assigned = !wire.spec.node_name.is_empty();
         let relabeled = self.cluster.regroup(id, wire);
         let relabeled = relabeled.filter(|was| was.labels != LabelSet::of(&wire.metadata.labels));
@@ -266,6 +312,7 @@ impl Core {
             }
             PodStage::Pending => {
                 self.queue.remove(id);
+                self.drop_plan(id);
                 self.set_bound(now, id, wire);
             }
             PodStage::Assumed(_) if !assigned => self.update_assumed(now, id, wire),
@@ -414,8 +461,13 @@ impl Core {
         };
         self.queue.remove(pod);
         self.unremind(pod);
+        self.drop_plan(pod);
+        self.forget_victim(pod);
         self.release(now, pod);
         self.vacate(now, pod);
+        if self.nominate(pod, None) {
+            self.expected_room_freed(now, pod);
+        }
         self.cluster.drop_pod(pod);
     }
 
@@ -444,7 +496,9 @@ impl Core {
                 }
             }
             policy if policy.is_policy() => {
-                self.cluster.policies_mut().sweep(policy, seen);
+                if self.cluster.policies_mut().sweep(policy, seen) {
+                    self.policy_changed(now, policy);
+                }
             }
             _ => {
                 for event in self.cluster.volumes_mut().sweep(kind, seen) {
@@ -460,12 +514,17 @@ fn read(pod: &mut Pod, wire: &k8s::Pod, seen: u64) {
     pod.resource_version = wire.metadata.resource_version.as_str().into();
     pod.generation = wire.metadata.generation;
     pod.deleting = wire.metadata.deletion_timestamp.is_some();
-    pod.priority = wire.spec.priority.unwrap_or(0);
     pod.gates = wire.spec.scheduling_gates.iter().map(|g| g.name.as_str().into()).collect();
     let condition = wire.status.conditions.iter().find(|c| c.kind == "PodScheduled");
     pod.condition = condition
         .map(|c| (c.status == "True", c.reason.as_str().into(), c.message.as_str().into()));
     pod.shown = pod.condition.as_ref().map(|(status, ..)| *status);
+    pod.started = wire.status.start_time.map(|t| Tick(t.0));
+    let target = wire.status.conditions.iter().find(|c| c.kind == "DisruptionTarget");
+    pod.disrupted = target.is_some_and(|c| {
+        c.status == "True"
+            && matches!(c.reason.as_str(), "PreemptionByScheduler" | "EvictionByEvictionAPI")
+    });
     pod.seen = seen;
 }
 

@@ -5,11 +5,12 @@
 //! heap. The next pod of the same shape costs O(changed · log n). Must never
 //! disagree with a fresh evaluation: a property test holds them equal.
 
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use rayon::prelude::*;
 use smallvec::SmallVec;
 
+use super::preempt::Kept;
 use super::prepare::{Prepared, Raw, stamp};
 use super::prepare_classes::Layout;
 use crate::bugs::bug;
@@ -80,6 +81,12 @@ pub(crate) struct Ledger {
     synced: u64,
     stamp: u64,
     seed: u32,
+    /// Nodes whose verdict counts pods that are expected there.
+    expecting: BTreeSet<NodeId>,
+    /// Nodes to look at again although they did not change.
+    dirty: Vec<NodeId>,
+    /// What preemption found, while it is worth keeping.
+    pub(super) preemption: Option<Box<Kept>>,
     pub(crate) last_used: u64,
 }
 
@@ -109,6 +116,9 @@ impl Ledger {
             synced: cluster.journal.head(),
             stamp: stamp(profile, shape, cluster),
             seed,
+            expecting: BTreeSet::new(),
+            dirty: Vec::new(),
+            preemption: None,
             last_used: 0,
         };
         if ledger.prepared.rejected.is_none() {
@@ -122,7 +132,8 @@ impl Ledger {
     pub(crate) fn bytes(&self) -> usize {
         let heaps: usize = self.classes.iter().map(|c| c.heap.capacity() * 8).sum();
         let by_class = self.prepared.class_plugins() * self.cells.capacity() * CLASS_PLUGIN_BYTES;
-        self.cells.capacity() * size_of::<Cell>() + heaps + by_class + 1024
+        let kept = self.preemption.as_ref().map_or(0, |kept| kept.bytes());
+        self.cells.capacity() * size_of::<Cell>() + heaps + by_class + kept + 1024
     }
 
     fn fill(&mut self, profile: &Profile, shape: &PodShape, cluster: &Cluster) {
@@ -253,6 +264,7 @@ impl Ledger {
             self.cells.resize(cluster.node_capacity(), EMPTY);
         }
         self.clear(node);
+        self.expecting.remove(&node);
         if !cluster.nodes().contains(node) {
             return;
         }
@@ -285,7 +297,7 @@ impl Ledger {
     }
 
     /// Finds the classes whose nodes fit.
-    fn open_classes(&mut self, profile: &Profile) {
+    pub(super) fn open_classes(&mut self, profile: &Profile) {
         let mut open = std::mem::take(&mut self.open);
         open.clear();
         self.feasible = 0;
@@ -304,7 +316,7 @@ impl Ledger {
         // they were: such shapes are rebuilt when nodes come or go.
         let fixed_names = self.prepared.allowed.is_some() || self.prepared.rejected.is_some();
         if stamp(profile, shape, cluster) != self.stamp
-            || fixed_names && self.synced != cluster.journal.head()
+            || fixed_names && (self.synced != cluster.journal.head() || !self.dirty.is_empty())
         {
             return false;
         }
@@ -319,6 +331,7 @@ impl Ledger {
             return false;
         }
         let mut changes: Vec<NodeId> = changes.collect();
+        changes.append(&mut self.dirty);
         changes.sort_unstable();
         changes.dedup();
         for i in 0..changes.len() {
@@ -341,6 +354,92 @@ impl Ledger {
         self.synced = cluster.journal.head();
         self.open_classes(profile);
         true
+    }
+
+    /// Nodes whose verdict has to count pods that are expected there, and does not
+    /// yet; all of them if verdicts depend on more than the node.
+    pub(super) fn to_expect(
+        &mut self,
+        profile: &Profile,
+        shape: &PodShape,
+        cluster: &Cluster,
+    ) -> Vec<NodeId> {
+        if self.prepared.rejected.is_some() {
+            return Vec::new();
+        }
+        let allowed = |node: &NodeId| {
+            self.prepared.allowed.as_ref().is_none_or(|allowed| allowed.contains(*node))
+        };
+        let nodes: Vec<NodeId> = cluster.nominated_nodes().into_iter().filter(allowed).collect();
+        // Pinned shapes are rebuilt with every change.
+        if self.prepared.first_class_filter() == usize::MAX || self.prepared.allowed.is_some() {
+            return nodes.into_iter().filter(|n| !self.expecting.contains(n)).collect();
+        }
+        for node in std::mem::take(&mut self.expecting) {
+            self.refresh(profile, shape, cluster, node);
+        }
+        nodes
+    }
+
+    /// What is said of a node that counts the pods expected there.
+    pub(super) fn expect(&mut self, node: NodeId, verdict: Result<(), (usize, Status)>) {
+        if let Err((plugin, status)) = verdict {
+            self.clear(node);
+            let verdict = self.verdict(Some(plugin), status);
+            self.set_verdict(node, verdict);
+        }
+        self.expecting.insert(node);
+    }
+
+    /// As `expect`, for one pod only: the node is looked at again for the next one.
+    pub(super) fn expect_once(
+        &mut self,
+        profile: &Profile,
+        shape: &PodShape,
+        cluster: &Cluster,
+        node: NodeId,
+        verdict: Result<(), (usize, Status)>,
+    ) {
+        match &self.prepared.allowed {
+            Some(allowed) if !allowed.contains(node) => return,
+            Some(_) => {}
+            None => self.refresh(profile, shape, cluster, node),
+        }
+        self.expect(node, verdict);
+        self.dirty.push(node);
+    }
+
+    /// Whether what preemption finds for one pod holds for the next: verdicts depend
+    /// on nothing but the node.
+    pub(super) fn keeps_preemption(&self) -> bool {
+        let prepared = &self.prepared;
+        prepared.first_class_filter() == usize::MAX
+            && prepared.rejected.is_none()
+            && prepared.allowed.is_none()
+    }
+
+    /// What was said of a node: the code, success if it fits.
+    pub(super) fn code_of(&self, profile: &Profile, node: NodeId) -> Option<Code> {
+        if let Some((_, status)) = &self.prepared.rejected {
+            return Some(status.code);
+        }
+        if self.prepared.allowed.as_ref().is_some_and(|allowed| !allowed.contains(node)) {
+            return self.prepared.outside.as_ref().map(|s| s.code);
+        }
+        let cell = self.cells.get(node.index())?;
+        let code =
+            |verdict: u16| self.verdicts.get(usize::from(verdict) - 1).map(|v| v.status.code);
+        match cell.verdict {
+            NO_NODE => None,
+            FITS => match self.class_verdict(profile, &self.classes[cell.class as usize]) {
+                Ok(()) => Some(Code::Success),
+                Err(ClassVerdict::Late(verdict)) => code(verdict),
+                Err(ClassVerdict::Plugin(plugin, reason)) => {
+                    Prepared::class_status(profile, plugin, reason).map(|s| s.code)
+                }
+            },
+            verdict => code(verdict),
+        }
     }
 
     /// Whether a node fitted and still does.

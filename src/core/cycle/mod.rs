@@ -5,20 +5,25 @@
 //! of it fails. Must never block, read a clock or call out.
 
 mod binding;
+mod evict;
 mod failure;
 mod ingest;
 mod inspect;
 mod ledger;
+mod nominate;
 mod permit;
 mod pre_bind;
+mod preempt;
 mod prepare;
 mod prepare_classes;
 mod remind;
 #[cfg(test)]
 mod tests;
+mod trial;
 
 pub(crate) use inspect::{Going, Waiting};
 pub(crate) use prepare::{Prepared, no_nodes};
+pub(crate) use trial::Trial;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -29,9 +34,10 @@ use crate::framework::{Profile, Status};
 use crate::hash::{IdMap, TextMap, scramble};
 use crate::io::{Effect, Input, Kind, PodRef, Tick, Token};
 use crate::model::{PodId, PodStage, ShapeId};
+use crate::preemption::Preemptor;
 use crate::queue::{Backoff, Queue, QueueCx};
 use crate::report::{
-    AttemptResult, CacheNode, CacheView, Explanation, Observation, PendingCounts, QueueView,
+    Asked, AttemptResult, CacheNode, CacheView, Explanation, Observation, PendingCounts, QueueView,
     QueuedPod, TieSeed, explain,
 };
 use binding::Binding;
@@ -140,6 +146,11 @@ pub struct Core {
     /// Conditions asked for and not yet seen, and when to ask again.
     told: IdMap<PodId, remind::Told>,
     reminders: std::collections::BTreeSet<(Tick, PodId)>,
+    /// Preemptions under way, by preemptor.
+    plans: IdMap<PodId, evict::Plan>,
+    /// Evictions on their way: preemptor and position in its plan.
+    evictions: IdMap<Token, (PodId, usize)>,
+    victims: preempt::Victims,
     effects: Vec<Effect>,
     observations: Vec<Observation>,
     stopwatch: Arc<dyn Stopwatch>,
@@ -172,6 +183,9 @@ impl Core {
             timers: std::collections::BTreeSet::new(),
             told: IdMap::default(),
             reminders: std::collections::BTreeSet::new(),
+            plans: IdMap::default(),
+            evictions: IdMap::default(),
+            victims: preempt::Victims::default(),
             effects: Vec::new(),
             observations: Vec::new(),
             stopwatch: Arc::new(NoTime),
@@ -209,7 +223,9 @@ impl Core {
                 break;
             }
             self.timers.remove(&(due, pod));
-            self.binding_timer(now, pod);
+            if !self.plan_timer(pod) {
+                self.binding_timer(now, pod);
+            }
         }
         self.remind(now);
     }
@@ -295,14 +311,15 @@ impl Core {
         }
         let shape_id = self.cluster.pod(pod)?.shape;
         if self.trace {
-            let (profile, shape) = (&self.profiles[profile_id], self.cluster.shape(shape_id));
-            let key = decision.pod.to_string();
-            let ties = Some(self.tie_seed(shape_id));
-            let explanation = explain(&key, profile, shape, &self.cluster, ties);
+            let (profile, ties) = (&self.profiles[profile_id], Some(self.tie_seed(shape_id)));
+            let shape = Arc::clone(self.cluster.shape(shape_id));
+            let (key, record) = (decision.pod.to_string(), self.cluster.pod(pod)?.clone());
+            let asked = Asked { pod: &key, preemptor: Preemptor::of(pod, &record) };
+            let explanation = explain(&asked, profile, &shape, &mut self.cluster, ties);
             decision.explanation = Some(Box::new(explanation));
         }
         decision.evaluated = u32::try_from(self.cluster.node_count()).unwrap_or(u32::MAX);
-        match self.choose(profile_id, shape_id, &mut decision.feasible) {
+        match self.choose(profile_id, shape_id, pod, &mut decision.feasible) {
             Ok(node) => self.assume(now, pod, profile_id, node, &mut decision),
             Err(failure) => self.fail_attempt(now, pod, profile_id, failure, &mut decision),
         }
@@ -314,6 +331,7 @@ impl Core {
         &mut self,
         profile_id: usize,
         shape_id: ShapeId,
+        pod: PodId,
         feasible: &mut u32,
     ) -> Result<NodeId, failure::Failure> {
         if self.cluster.node_count() == 0 {
@@ -321,6 +339,8 @@ impl Core {
         }
         let started = self.stopwatch.nanos();
         self.refresh_ledger(profile_id, shape_id);
+        // Where it is expected it goes, if it fits: nothing is scored.
+        let expected = self.count_expected(profile_id, shape_id, pod);
         let filtered = self.stopwatch.nanos();
         let Some(ledger) = self.ledgers.get_mut(&shape_id) else {
             return Err(failure::Failure::no_nodes());
@@ -329,6 +349,10 @@ impl Core {
         // One broken node ends the attempt, as upstream.
         let (profile, nodes) = (&self.profiles[profile_id], self.cluster.node_count());
         let best = match &ledger.prepared.score_error {
+            _ if expected.is_some() => {
+                *feasible = 1;
+                expected.ok_or_else(failure::Failure::no_nodes)
+            }
             _ if ledger.is_broken() => Err(failure::Failure::fit(profile, ledger, nodes)),
             Some((plugin, status)) if ledger.feasible() > 1 => {
                 Err(failure::Failure::error(running("PreScore", profile, *plugin, status)))
@@ -397,7 +421,8 @@ impl Core {
         let shape = settled.unwrap_or_else(|| Arc::clone(cluster.shape(record.shape)));
         let profile = self.profiles.get(usize::from(shape.profile?.0))?.clone();
         let ties = self.tie_seed(record.shape);
-        Some(Question { pod: record.key.to_string(), profile, shape, cluster, ties })
+        let record = record.clone();
+        Some(Question { pod, record, profile, shape, cluster, ties })
     }
 
     /// Explains a pod that need not exist, under a profile by position. If a pod
@@ -412,7 +437,16 @@ impl Core {
         self.delete_pod(now, &wire.metadata.namespace, &wire.metadata.name);
         let shape = self.cluster.compile(wire, Some(crate::framework::ProfileId(profile)));
         let pod = format!("{}/{}", wire.metadata.namespace, wire.metadata.name);
-        explain(&pod, &self.profiles[usize::from(profile)], &shape, &self.cluster, None)
+        let policies = self.cluster.policies();
+        let nominated = wire.status.nominated_node_name.as_str();
+        let preemptor = Preemptor {
+            id: None,
+            priority: policies.priority_of(wire),
+            may_preempt: policies.may_preempt(wire),
+            nominated: Some(nominated).filter(|name| !name.is_empty()),
+        };
+        let asked = Asked { pod: &pod, preemptor };
+        explain(&asked, &self.profiles[usize::from(profile)], &shape, &mut self.cluster, None)
     }
 
     /// Takes a node for a pod that need not exist, as a cycle of a profile does
@@ -522,7 +556,8 @@ impl Core {
 /// A question about one pod, on its own copy of the state: it can be answered on
 /// any thread while scheduling goes on.
 pub struct Question {
-    pod: String,
+    pod: PodId,
+    record: crate::model::Pod,
     profile: Profile,
     shape: Arc<crate::model::PodShape>,
     cluster: Cluster,
@@ -532,8 +567,10 @@ pub struct Question {
 impl Question {
     /// Answers it.
     #[must_use]
-    pub fn explain(&self) -> Explanation {
-        explain(&self.pod, &self.profile, &self.shape, &self.cluster, Some(self.ties))
+    pub fn explain(mut self) -> Explanation {
+        let key = self.record.key.to_string();
+        let asked = Asked { pod: &key, preemptor: Preemptor::of(self.pod, &self.record) };
+        explain(&asked, &self.profile, &self.shape, &mut self.cluster, Some(self.ties))
     }
 }
 

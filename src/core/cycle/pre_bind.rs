@@ -24,6 +24,7 @@ impl Core {
             return;
         };
         let answer = match reply {
+            // Evictions have their own way.
             Reply::Evicted(_) => return,
             Reply::Done(text) => Ok(&**text),
             Reply::Failed(text) => Err(&**text),

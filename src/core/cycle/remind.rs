@@ -4,9 +4,11 @@
 //! process that carried it end. So a condition counts as written only when the
 //! watch shows it; until then it is asked for again, now and then.
 
+use std::sync::Arc;
+
 use super::Core;
 use crate::io::{Condition, Effect, StatusPatch, Tick};
-use crate::model::{PodId, PodStage};
+use crate::model::{Pod, PodId, PodStage};
 
 /// How long the watch has to show a condition before it is asked for again.
 const REMIND_SECONDS: i64 = 30;
@@ -18,6 +20,17 @@ pub(super) struct Told {
     condition: Condition,
     due: Tick,
     reminders: u32,
+}
+
+/// The node a pod is expected on, if the API shows another one or will.
+fn untold(pod: &mut Pod) -> Option<Arc<str>> {
+    let wanted = pod.nominated.as_deref().unwrap_or_default();
+    let told = pod.nominated_told.as_deref();
+    if *wanted == *pod.nominated_shown && told.is_none_or(|told| told == wanted) {
+        return None;
+    }
+    pod.nominated_told = Some(wanted.into());
+    pod.nominated_told.clone()
 }
 
 impl Core {
@@ -47,15 +60,31 @@ impl Core {
     }
 
     fn patch_condition(&mut self, pod: PodId, condition: Condition) {
-        let Some(record) = self.cluster.pod(pod) else {
+        let Some(record) = self.cluster.pod_mut(pod) else {
             return;
         };
         self.effects.push(Effect::PatchStatus(StatusPatch {
             pod: record.key.clone(),
             condition: Some(condition),
             shown: record.shown,
-            nominated_node: None,
+            nominated_node: untold(record),
         }));
+    }
+
+    /// Writes the node a pod is expected on, if the API shows another one.
+    pub(super) fn patch_nomination(&mut self, pod: PodId) {
+        let Some(record) = self.cluster.pod_mut(pod) else {
+            return;
+        };
+        let nominated_node = untold(record);
+        if nominated_node.is_some() {
+            self.effects.push(Effect::PatchStatus(StatusPatch {
+                pod: record.key.clone(),
+                condition: None,
+                shown: record.shown,
+                nominated_node,
+            }));
+        }
     }
 
     /// Nothing needs to be said of the pod any more, or it was seen.

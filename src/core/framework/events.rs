@@ -28,6 +28,8 @@ pub enum Resource {
     CsiStorageCapacity,
     /// Attached volumes.
     VolumeAttachment,
+    /// Disruption budgets.
+    PodDisruptionBudget,
     /// Anything: the leftover flush.
     Any,
 }

@@ -164,21 +164,34 @@ pub trait Filter {
 
 /// Outcome of PostFilter.
 pub struct PostFilterResult {
-    /// Appended to the message.
-    pub message: String,
+    /// Success ends the search for room; the message is appended to the pod's.
+    pub status: Status,
     /// Node to nominate: `None` leaves the nomination, `Some("")` clears it.
     pub nominate: Option<Arc<str>>,
+    /// Pods to evict from that node. Their budgets are kept: see the docs.
+    pub victims: Vec<PodId>,
+}
+
+/// What a PostFilter plugin may ask about a pod that fits nowhere.
+pub trait Room {
+    /// The pod.
+    fn pod(&self) -> &Pod;
+    /// Its shape.
+    fn shape(&self) -> &PodShape;
+    /// The state.
+    fn cluster(&self) -> &Cluster;
+    /// Nodes that were rejected in a way that evictions may resolve.
+    fn potential(&self) -> Vec<NodeId>;
+    /// Whether the pod would fit a node without some pods of it.
+    fn fits_without(&mut self, node: NodeId, victims: &[PodId]) -> bool;
+    /// What upstream's DefaultPreemption would do.
+    fn preempt(&mut self, args: &crate::plugins::DefaultPreemptionArgs) -> PostFilterResult;
 }
 
 /// Tries to make room when no node fits.
 pub trait PostFilter {
-    /// `None`: nothing to say.
-    fn post_filter(
-        &self,
-        pod: &Pod,
-        shape: &PodShape,
-        cluster: &mut Cluster,
-    ) -> Option<PostFilterResult>;
+    /// Looks for room.
+    fn post_filter(&self, room: &mut dyn Room) -> PostFilterResult;
 }
 
 /// Outcome of PreScore.

@@ -19,6 +19,8 @@ pub struct PluginArgs {
     pub pod_topology_spread: plugins::PodTopologySpreadArgs,
     /// InterPodAffinity.
     pub inter_pod_affinity: plugins::InterPodAffinityArgs,
+    /// DefaultPreemption.
+    pub default_preemption: plugins::DefaultPreemptionArgs,
     /// VolumeBinding.
     pub volume_binding: plugins::VolumeBindingArgs,
 }
@@ -78,6 +80,10 @@ impl Registry {
         registry
             .add_simple(names::NODE_DECLARED_FEATURES, || Arc::new(plugins::NodeDeclaredFeatures));
         registry
+            .with(
+                names::DEFAULT_PREEMPTION,
+                Arc::new(|a| Ok(Arc::new(plugins::DefaultPreemption::new(&a.default_preemption)?))),
+            )
             .with(
                 names::VOLUME_BINDING,
                 Arc::new(|a| Ok(Arc::new(plugins::VolumeBinding::new(&a.volume_binding)?))),

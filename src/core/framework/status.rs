@@ -44,7 +44,7 @@ impl Code {
 }
 
 /// A code with reasons for people.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Status {
     /// The code.
     pub code: Code,

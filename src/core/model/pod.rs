@@ -30,6 +30,9 @@ pub struct PodShape {
     /// The profile that schedules it; `None` for pods of other schedulers, which
     /// only occupy room.
     pub profile: Option<ProfileId>,
+    /// Its priority: which nominated pods it must leave room for. 0 for pods of
+    /// other schedulers.
+    pub priority: i32,
     /// Requests in every form a plugin needs.
     pub requests: PodRequests,
     /// Host ports, sorted.
@@ -93,6 +96,18 @@ pub struct Pod {
     pub stage: PodStage,
     /// Priority, 0 if unset.
     pub priority: i32,
+    /// Whether it may push out pods of lower priority.
+    pub may_preempt: bool,
+    /// The node it is expected on.
+    pub nominated: Option<Arc<str>>,
+    /// As the API last showed it; empty if it showed none.
+    pub nominated_shown: Arc<str>,
+    /// What was last written of it, until the API shows it.
+    pub nominated_told: Option<Arc<str>>,
+    /// When the kubelet took it.
+    pub started: Option<Tick>,
+    /// Its DisruptionTarget condition names a preemption or an eviction.
+    pub disrupted: bool,
     /// Version last seen.
     pub resource_version: Box<str>,
     /// Generation of the spec.
@@ -141,6 +156,7 @@ pub fn compile_pod(
     if profile.is_none() {
         return PodShape {
             profile,
+            priority: 0,
             requests,
             ports,
             node_name: None,
@@ -161,6 +177,7 @@ pub fn compile_pod(
     let preferred = affinity.and_then(|a| a.preferred.as_deref());
     PodShape {
         profile,
+        priority: spec.priority.unwrap_or(0),
         requests,
         ports,
         node_name: (!spec.node_name.is_empty()).then(|| spec.node_name.as_str().into()),

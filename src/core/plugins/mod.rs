@@ -4,6 +4,7 @@
 //! shape, the node and what its own `stamp` covers: results are cached by that.
 
 mod default_binder;
+mod default_preemption;
 mod image_locality;
 mod inter_pod_affinity;
 pub mod names;
@@ -22,6 +23,7 @@ mod tests;
 mod volumes;
 
 pub use default_binder::DefaultBinder;
+pub use default_preemption::{DefaultPreemption, DefaultPreemptionArgs};
 pub use image_locality::ImageLocality;
 pub use inter_pod_affinity::{InterPodAffinity, InterPodAffinityArgs};
 pub use node_affinity::{NodeAffinity, NodeAffinityArgs};

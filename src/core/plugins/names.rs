@@ -30,6 +30,8 @@ pub const NODE_DECLARED_FEATURES: &str = "NodeDeclaredFeatures";
 pub const POD_TOPOLOGY_SPREAD: &str = "PodTopologySpread";
 /// Affinity between pods.
 pub const INTER_POD_AFFINITY: &str = "InterPodAffinity";
+/// Room by eviction.
+pub const DEFAULT_PREEMPTION: &str = "DefaultPreemption";
 /// Balance between resources.
 pub const NODE_RESOURCES_BALANCED_ALLOCATION: &str = "NodeResourcesBalancedAllocation";
 /// Images already there.

@@ -7,10 +7,11 @@ use serde::Serialize;
 
 use super::fit_message;
 use crate::cluster::{Cluster, NodeId};
-use crate::cycle::Prepared;
+use crate::cycle::{Prepared, Trial};
 use crate::framework::{Code, Normalize, Profile, Status, UNRANKED};
 use crate::hash::scramble;
 use crate::model::PodShape;
+use crate::preemption::Preemptor;
 
 /// Why a pod goes where it goes, or nowhere.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -30,6 +31,28 @@ pub struct Explanation {
     /// The message a person would see if no node fits.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
+    /// If no node fits: what evictions could do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preemption: Option<PreemptionView>,
+}
+
+/// Which nodes could be made to fit by evicting pods, before any rule on budgets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PreemptionView {
+    /// The best of them, or empty.
+    pub node: String,
+    /// All of them.
+    pub candidates: BTreeMap<String, VictimsView>,
+}
+
+/// Who would have to leave a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VictimsView {
+    /// `namespace/name` of each, sorted.
+    pub pods: Vec<String>,
+    /// How many of them a disruption budget protects.
+    pub pdb_violations: u32,
 }
 
 /// What was said of one node.
@@ -73,22 +96,57 @@ fn rejected(plugin: &str, status: &Status) -> NodeVerdict {
 /// cycle's own choice for `ties` is suggested, or without it the first by name:
 /// the same one whatever the order in which the nodes became known.
 #[must_use]
-pub fn explain(
-    pod: &str,
+pub(crate) fn explain(
+    asked: &Asked<'_>,
     profile: &Profile,
     shape: &PodShape,
-    cluster: &Cluster,
+    cluster: &mut Cluster,
     ties: Option<TieSeed>,
 ) -> Explanation {
-    let prepared = Prepared::new(profile, shape, cluster);
+    let mut prepared = Prepared::new(profile, shape, cluster);
+    let mut out = judge(asked, profile, shape, cluster, &mut prepared, ties);
+    let possible = out.feasible_nodes == 0 && out.nodes.values().all(|v| v.status != "E");
+    if possible && cluster.node_count() > 0 {
+        super::preemption::explain(&mut out, asked, profile, shape, cluster, &mut prepared, ties);
+    }
+    out
+}
+
+/// Who is asked about.
+pub(crate) struct Asked<'a> {
+    /// `namespace/name`.
+    pub(crate) pod: &'a str,
+    /// The pod as a preemptor.
+    pub(crate) preemptor: Preemptor<'a>,
+}
+
+impl<'a> Asked<'a> {
+    /// A pod that nobody knows, which may preempt.
+    #[cfg(test)]
+    pub(crate) fn named(pod: &'a str) -> Self {
+        let preemptor = Preemptor { id: None, priority: 0, may_preempt: true, nominated: None };
+        Self { pod, preemptor }
+    }
+}
+
+/// What is said of every node.
+fn judge(
+    asked: &Asked<'_>,
+    profile: &Profile,
+    shape: &PodShape,
+    cluster: &mut Cluster,
+    prepared: &mut Prepared,
+    ties: Option<TieSeed>,
+) -> Explanation {
     let name = |plugin: usize| profile.plugins()[plugin].plugin.name();
     let mut out = Explanation {
-        pod: pod.to_owned(),
+        pod: asked.pod.to_owned(),
         suggested_host: String::new(),
         evaluated_nodes: 0,
         feasible_nodes: 0,
         nodes: BTreeMap::new(),
         message: String::new(),
+        preemption: None,
     };
     if cluster.node_count() == 0 {
         out.message = crate::cycle::no_nodes().to_string();
@@ -111,16 +169,17 @@ pub fn explain(
     let mut feasible: Vec<NodeId> = Vec::new();
     let mut reasons: Vec<(u32, Vec<Arc<str>>)> = Vec::new();
     let mut broken: Option<(Arc<str>, String)> = None;
-    for node in cluster.nodes().iter() {
+    let nodes: Vec<NodeId> = cluster.nodes().iter().collect();
+    for node in nodes {
         let verdict = match &prepared.outside {
             Some(outside) if !prepared.allowed.as_ref().is_some_and(|a| a.contains(node)) => {
                 Err((None, outside.clone()))
             }
             _ => {
                 out.evaluated_nodes += 1;
-                prepared
-                    .judge(profile, shape, cluster.view(node))
-                    .map_err(|(plugin, status)| (Some(plugin), status))
+                let mut trial = Trial::begin(profile, shape, cluster, prepared);
+                let verdict = trial.fits(node, asked.preemptor.id);
+                verdict.map_err(|(plugin, status)| (Some(plugin), status))
             }
         };
         match verdict {
@@ -161,13 +220,26 @@ pub fn explain(
         }
         return out;
     }
-    let best = score(&mut out, &prepared, profile, shape, cluster, &feasible);
-    let suggested = match ties {
-        Some(seed) => best.iter().max_by_key(|node| seed.rank(**node)),
-        None => best.iter().min_by_key(|node| &cluster.node(**node).name),
-    };
-    out.suggested_host = suggested.map_or_else(String::new, |n| cluster.node(*n).name.to_string());
+    let best = score(&mut out, prepared, profile, shape, cluster, &feasible);
+    // Where a pod is expected it goes, if it fits.
+    let expected = asked.preemptor.nominated.and_then(|name| cluster.node_by_name(name));
+    let expected = expected.filter(|node| feasible.contains(node));
+    let suggested = expected.or_else(|| first_of(&best, cluster, ties));
+    out.suggested_host = suggested.map_or_else(String::new, |n| cluster.node(n).name.to_string());
     out
+}
+
+/// Which of equally good nodes is named.
+pub(super) fn first_of(
+    nodes: &[NodeId],
+    cluster: &Cluster,
+    ties: Option<TieSeed>,
+) -> Option<NodeId> {
+    let first = match ties {
+        Some(seed) => nodes.iter().max_by_key(|node| seed.rank(**node)),
+        None => nodes.iter().min_by_key(|node| &cluster.node(**node).name),
+    };
+    first.copied()
 }
 
 /// Which of equally good nodes the cycle takes for a shape.

@@ -6,11 +6,13 @@
 mod explain;
 mod fit_error;
 mod observe;
+mod preemption;
 mod views;
 
-pub use explain::{Explanation, NodeVerdict, TieSeed, explain};
+pub use explain::{Explanation, NodeVerdict, PreemptionView, TieSeed, VictimsView};
 pub use fit_error::fit_message;
 pub use observe::{AttemptResult, Observation};
 pub use views::{CacheNode, CacheView, PendingCounts, QueueView, QueuedPod};
 
+pub(crate) use explain::{Asked, explain};
 pub(crate) use fit_error::truncate_note;

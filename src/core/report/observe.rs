@@ -59,6 +59,18 @@ pub enum Observation {
         /// Rejecting plugins.
         plugins: Vec<&'static str>,
     },
+    /// Victims of a pod were chosen.
+    Preemption {
+        /// How many.
+        victims: usize,
+    },
+    /// A preemption was carried out, or given up.
+    PreemptionDone {
+        /// `success` or `error`.
+        result: &'static str,
+        /// Microseconds it took.
+        micros: i64,
+    },
     /// A pod's cycle panicked: it is not tried again until it changes.
     Quarantined {
         /// The pod and the panic's message.

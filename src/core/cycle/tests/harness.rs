@@ -6,7 +6,10 @@ use std::sync::{Arc, Mutex};
 use muster_api::k8s;
 
 use crate::framework::Profile;
-use crate::io::{Change, Effect, Input, Kind, ObjectKey, PodRef, Reply, Tick, Token, WriteError};
+use crate::io::{
+    Change, Effect, Eviction, Input, Kind, Object, ObjectKey, PodRef, Reply, Request, Tick, Token,
+    WriteError,
+};
 use crate::testing::SCHEDULER;
 use crate::{Config, Core};
 
@@ -24,6 +27,8 @@ pub(super) struct Harness {
     binds: BTreeMap<String, (PodRef, u64)>,
     conditions: BTreeMap<String, (bool, String, String)>,
     calls: BTreeMap<String, Token>,
+    evictions: BTreeMap<String, Token>,
+    nominated: BTreeMap<String, String>,
 }
 
 impl Harness {
@@ -41,6 +46,8 @@ impl Harness {
             binds: BTreeMap::new(),
             conditions: BTreeMap::new(),
             calls: BTreeMap::new(),
+            evictions: BTreeMap::new(),
+            nominated: BTreeMap::new(),
         }
     }
 
@@ -136,11 +143,12 @@ impl Harness {
 
     pub(super) fn effects(&mut self) -> Vec<String> {
         let effects = self.core.take_effects();
-        effects.iter().map(|e| self.text(e)).collect()
+        effects.iter().filter_map(|e| self.text(e)).collect()
     }
 
-    fn text(&mut self, effect: &Effect) -> String {
-        match effect {
+    /// Nominations are not shown: see `nominated`.
+    fn text(&mut self, effect: &Effect) -> Option<String> {
+        let text = match effect {
             Effect::Bind { pod, node, attempt } => {
                 self.binds.insert(pod.name.to_string(), (pod.clone(), *attempt));
                 format!("bind {pod} -> {node}")
@@ -150,19 +158,28 @@ impl Harness {
                 format!("{kind} {} {}: {}", e.pod, e.reason, e.note)
             }
             Effect::PatchStatus(patch) => {
-                let c = patch.condition.as_ref().expect("a condition");
+                if let Some(node) = &patch.nominated_node {
+                    self.nominated.insert(patch.pod.name.to_string(), node.to_string());
+                }
+                let c = patch.condition.as_ref()?;
                 let said = (c.status, c.reason.to_owned(), c.message.to_string());
                 self.conditions.insert(patch.pod.name.to_string(), said);
                 format!("status {} {} {}: {}", patch.pod, c.status, c.reason, c.message)
             }
+            Effect::Call { token, request: Request::Evict { victim, dry_run }, .. } => {
+                let what = if *dry_run { "ask" } else { "evict" };
+                self.evictions.insert(victim.name.to_string(), *token);
+                format!("{what} {victim}")
+            }
             Effect::Call { token, pod, plugin, request } => {
                 self.calls.insert(pod.name.to_string(), *token);
-                let crate::io::Request::Text(request) = request else {
-                    return format!("call {pod} {plugin}: {request:?}");
-                };
-                format!("call {pod} {plugin}: {request}")
+                match request {
+                    Request::Text(request) => format!("call {pod} {plugin}: {request}"),
+                    request => format!("call {pod} {plugin}: {request:?}"),
+                }
             }
-        }
+        };
+        Some(text)
     }
 
     /// Answers the pod's last bind.
@@ -185,6 +202,21 @@ impl Harness {
     pub(super) fn reply(&mut self, name: &str, reply: Reply) {
         let token = *self.calls.get(name).expect("a call was asked for");
         self.apply(Input::Reply { token, reply });
+    }
+
+    /// The server answers the last eviction of a victim, or its dry run.
+    pub(super) fn evicted(&mut self, victim: &str, eviction: Eviction) {
+        let token = *self.evictions.get(victim).expect("an eviction was asked for");
+        self.apply(Input::Reply { token, reply: Reply::Evicted(eviction) });
+    }
+
+    /// The node last written as the one the pod is expected on.
+    pub(super) fn nominated(&self, name: &str) -> Option<&str> {
+        self.nominated.get(name).map(String::as_str)
+    }
+
+    pub(super) fn object(&mut self, object: Object) {
+        self.apply(Input::Object(Box::new(object)));
     }
 
     pub(super) fn permit(&mut self, name: &str, plugin: &str, verdict: Result<(), &str>) {

@@ -11,7 +11,7 @@ use crate::cluster::{Cluster, NodeId};
 use crate::framework::Profile;
 use crate::io::{Change, Input, Object, ObjectKey, Tick};
 use crate::model::{PodId, PodShape};
-use crate::report::explain;
+use crate::report::{Asked, explain};
 use crate::testing::random::{NODES, any_load, any_node, any_object, any_pod};
 use crate::testing::{ClusterExt, NodeExt, PodExt, cluster, node, pod};
 use crate::{Config, Core};
@@ -56,7 +56,7 @@ fn check(ledger: &mut Ledger, profile: &Profile, shape: &PodShape, cluster: &Clu
         let name = cluster.node(node).name.to_string();
         assert_eq!(kept.totals.get(&name), Some(&total), "the total is the node's own");
     }
-    let explained = explain("p", profile, shape, cluster, None);
+    let explained = explain(&Asked::named("p"), profile, shape, &mut cluster.fork(), None);
     assert_eq!(kept.totals.len(), explained.feasible_nodes, "as many nodes fit");
     let mut verdicts: BTreeMap<(String, String), u32> = BTreeMap::new();
     for verdict in explained.nodes.values().filter(|v| v.status.starts_with('U')) {

@@ -6,6 +6,7 @@ mod ledger;
 mod order;
 mod panics;
 mod permit;
+mod preempt;
 mod probe;
 mod random;
 mod related;

@@ -9,7 +9,7 @@ use crate::plugins::{
     BalancedAllocation, BalancedAllocationArgs, FitArgs, ImageLocality, NodeResourcesFit,
     ScoringStrategy, ShapePoint,
 };
-use crate::report::explain;
+use crate::report::{Asked, explain};
 use crate::testing::{ClusterExt, NodeExt, PodExt, cluster, node, pod};
 
 fn strategies() -> [ScoringStrategy; 3] {
@@ -92,7 +92,7 @@ proptest! {
             }
         }
         let shape = nodes.shape_of(&asks);
-        let _ = explain("p", &Profile::default_named("muster"), &shape, &nodes, None);
+        let _ = explain(&Asked::named("p"), &Profile::default_named("muster"), &shape, &mut nodes, None);
         placed.into_iter().for_each(|p| nodes.drop_pod(p));
         let n = nodes.view(nodes.id("n"));
         let left = (0..4).map(|r| n.requested(crate::model::ResId(r)));

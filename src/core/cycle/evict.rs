@@ -1,0 +1,309 @@
+//! Carrying out a preemption: ask whether every eviction would be allowed, then evict.
+//!
+//! Owns the plans under way, one per preemptor, and which pods we evicted. Evictions
+//! go through the Eviction API, so the server has the last word on budgets. While
+//! its plan is under way the preemptor is held back. Must never choose a victim.
+
+use std::sync::Arc;
+
+use super::Core;
+use super::binding::Stage;
+use super::failure::Failure;
+use crate::framework::Status;
+use crate::io::{Effect, EventRecord, Eviction, PodRef, Request, Tick, Token};
+use crate::model::PodId;
+use crate::plugins::names;
+use crate::queue::QueueCx;
+use crate::report::Observation;
+
+/// What the preemptor waits for meanwhile, in upstream's words.
+const HELD: &str = "waiting for the preemption for this pod to be finished";
+/// How long after a server that could not be asked it is asked again.
+const AGAIN_SECONDS: i64 = 1;
+/// How often that is done for one plan.
+const MAX_TRIES: u32 = 60;
+/// How long a pod whose eviction was refused is left alone.
+const REFUSED_SECONDS: i64 = 30;
+
+/// A preemption under way.
+pub(super) struct Plan {
+    node: Arc<str>,
+    profile: usize,
+    victims: Vec<Victim>,
+    stage: Step,
+    tries: u32,
+    timer: Option<Tick>,
+    begun: Tick,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Asking whether the server would evict.
+    Ask,
+    /// Evicting.
+    Evict,
+}
+
+struct Victim {
+    id: PodId,
+    key: PodRef,
+    state: Todo,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Todo {
+    /// To be asked for, again perhaps.
+    Open,
+    /// On its way.
+    Asked(Token),
+    /// The server agrees.
+    Agreed,
+    /// It is gone.
+    Gone,
+}
+
+impl Core {
+    /// Begins to make room on a node.
+    pub(super) fn start_plan(
+        &mut self,
+        now: Tick,
+        pod: PodId,
+        profile: usize,
+        node: Arc<str>,
+        victims: &[PodId],
+    ) {
+        let count = victims.len();
+        self.observations.push(Observation::Preemption { victims: count });
+        self.unseat_others(now, pod, &node);
+        let mut left = Vec::new();
+        let mut in_memory = false;
+        for &id in victims {
+            let Some(record) = self.cluster.pod(id).filter(|p| !p.deleting) else {
+                continue;
+            };
+            let key = record.key.clone();
+            let stage = self.bindings.get(&id).map(|b| &b.stage);
+            let cancels = matches!(
+                stage,
+                Some(Stage::Permit { .. } | Stage::PreBind { .. } | Stage::Settling { .. })
+            );
+            if cancels {
+                // Not bound yet: it goes back to the queue, and the room is free.
+                self.tell_victim(pod, profile, &key, &node, " (in kube-scheduler memory).");
+                let status = Status::unschedulable("preempted");
+                self.fail_binding(now, id, Failure::preempted(&status));
+                in_memory = true;
+            } else {
+                left.push(Victim { id, key, state: Todo::Open });
+            }
+        }
+        if left.is_empty() {
+            // Nobody will be seen to go who has not been, or all are going already.
+            if in_memory {
+                let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+                self.queue.activate_now(&cx, pod);
+            }
+            return;
+        }
+        let (stage, tries, timer) = (Step::Ask, 0, None);
+        let plan = Plan { node, profile, victims: left, stage, tries, timer, begun: now };
+        self.plans.insert(pod, plan);
+        let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+        self.queue.hold(&cx, pod, HELD.into());
+        self.ask(pod);
+    }
+
+    /// Pods of lower priority that were expected on the node have to look elsewhere.
+    fn unseat_others(&mut self, now: Tick, pod: PodId, node: &str) {
+        let priority = self.cluster.pod(pod).map_or(i32::MIN, |p| p.priority);
+        let Some(id) = self.cluster.node_by_name(node) else {
+            return;
+        };
+        let lower = |p: &&PodId| self.cluster.pod(**p).is_some_and(|p| p.priority < priority);
+        let others: Vec<PodId> =
+            self.cluster.nominated_on(id).iter().filter(lower).copied().collect();
+        for other in others {
+            self.nominate(other, None);
+            self.patch_nomination(other);
+            let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+            self.queue.activate_now(&cx, other);
+        }
+    }
+
+    /// Sends what is open of a plan's present step.
+    fn ask(&mut self, pod: PodId) {
+        let (Some(plan), Some(record)) = (self.plans.get_mut(&pod), self.cluster.pod(pod)) else {
+            return;
+        };
+        let dry_run = plan.stage == Step::Ask;
+        for (i, victim) in plan.victims.iter_mut().enumerate() {
+            if victim.state != Todo::Open {
+                continue;
+            }
+            self.next_attempt += 1;
+            let token = Token(self.next_attempt);
+            victim.state = Todo::Asked(token);
+            self.evictions.insert(token, (pod, i));
+            self.effects.push(Effect::Call {
+                token,
+                pod: record.key.clone(),
+                plugin: names::DEFAULT_PREEMPTION.into(),
+                request: Request::Evict { victim: victim.key.clone(), dry_run },
+            });
+            if !dry_run {
+                self.victims.taken.insert(victim.id, pod);
+            }
+        }
+    }
+
+    /// The server answered.
+    pub(super) fn evicted(&mut self, now: Tick, token: Token, eviction: &Eviction) {
+        let Some((pod, at)) = self.evictions.remove(&token) else {
+            return;
+        };
+        let Some(plan) = self.plans.get_mut(&pod) else {
+            return;
+        };
+        let (step, node, profile) = (plan.stage, Arc::clone(&plan.node), plan.profile);
+        let Some(victim) = plan.victims.get_mut(at).filter(|v| v.state == Todo::Asked(token))
+        else {
+            return;
+        };
+        let (id, key) = (victim.id, victim.key.clone());
+        match eviction {
+            Eviction::Accepted => {
+                victim.state = Todo::Agreed;
+                if step == Step::Evict {
+                    self.tell_victim(pod, profile, &key, &node, "");
+                }
+            }
+            Eviction::Gone => {
+                victim.state = Todo::Gone;
+                self.victims.taken.remove(&id);
+            }
+            Eviction::Unavailable(_) if plan.tries < MAX_TRIES => {
+                victim.state = Todo::Open;
+                plan.tries += 1;
+                let due = now.after_secs(AGAIN_SECONDS);
+                if plan.timer.is_none() {
+                    plan.timer = Some(due);
+                    self.timers.insert((due, pod));
+                }
+                return;
+            }
+            Eviction::Refused(_) | Eviction::Unavailable(_) | Eviction::Failed(_) => {
+                self.victims.taken.remove(&id);
+                self.victims.refused.insert(id, now.after_secs(REFUSED_SECONDS));
+                return self.plan_failed(now, pod, step);
+            }
+        }
+        self.plan_step(now, pod);
+    }
+
+    /// Goes on when every answer of a step is there.
+    fn plan_step(&mut self, now: Tick, pod: PodId) {
+        let Some(plan) = self.plans.get_mut(&pod) else {
+            return;
+        };
+        if plan.victims.iter().any(|v| matches!(v.state, Todo::Open | Todo::Asked(_))) {
+            return;
+        }
+        if plan.stage == Step::Ask {
+            plan.stage = Step::Evict;
+            for victim in plan.victims.iter_mut().filter(|v| v.state == Todo::Agreed) {
+                victim.state = Todo::Open;
+            }
+            self.ask(pod);
+            // All were gone before they were asked to go.
+            return self.plan_settled(now, pod);
+        }
+        self.plan_settled(now, pod);
+    }
+
+    fn plan_settled(&mut self, now: Tick, pod: PodId) {
+        let done = self.plans.get(&pod).is_some_and(|plan| {
+            plan.victims.iter().all(|v| matches!(v.state, Todo::Agreed | Todo::Gone))
+        });
+        if !done {
+            return;
+        }
+        let Some(plan) = self.drop_plan(pod) else {
+            return;
+        };
+        self.plan_observed(now, &plan, "success");
+        let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+        self.queue.unhold(&cx, pod);
+        // Those who are gone may have left before anybody waited for it.
+        if plan.victims.iter().all(|v| v.state == Todo::Gone) {
+            self.queue.activate_now(&cx, pod);
+        }
+    }
+
+    /// The server would not evict a victim. What was freed stays the preemptor's; if
+    /// nothing was, it is not expected on the node any more. It plans again at once,
+    /// without the pod that stays.
+    fn plan_failed(&mut self, now: Tick, pod: PodId, step: Step) {
+        let Some(plan) = self.drop_plan(pod) else {
+            return;
+        };
+        let freed = step == Step::Evict && plan.victims.iter().any(|v| v.state == Todo::Agreed);
+        self.plan_observed(now, &plan, "error");
+        if !freed && self.nominate(pod, None) {
+            self.patch_nomination(pod);
+        }
+        let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+        self.queue.unhold(&cx, pod);
+        self.queue.activate_now(&cx, pod);
+    }
+
+    fn plan_observed(&mut self, now: Tick, plan: &Plan, result: &'static str) {
+        let micros = now.0.saturating_sub(plan.begun.0);
+        self.observations.push(Observation::PreemptionDone { result, micros });
+    }
+
+    /// Forgets a plan: it is done, or its preemptor needs it no more.
+    pub(super) fn drop_plan(&mut self, pod: PodId) -> Option<Plan> {
+        let plan = self.plans.remove(&pod)?;
+        if let Some(due) = plan.timer {
+            self.timers.remove(&(due, pod));
+        }
+        for victim in &plan.victims {
+            if let Todo::Asked(token) = victim.state {
+                self.evictions.remove(&token);
+            }
+        }
+        Some(plan)
+    }
+
+    /// Time to ask again; false if the pod has no plan.
+    pub(super) fn plan_timer(&mut self, pod: PodId) -> bool {
+        let Some(plan) = self.plans.get_mut(&pod) else {
+            return false;
+        };
+        plan.timer = None;
+        self.ask(pod);
+        true
+    }
+
+    fn tell_victim(&mut self, pod: PodId, profile: usize, victim: &PodRef, node: &str, how: &str) {
+        let Some(preemptor) = self.cluster.pod(pod).map(|p| p.key.clone()) else {
+            return;
+        };
+        let note = format!("Preempted by pod {} on node {node}{how}", preemptor.uid).into();
+        self.effects.push(Effect::Event(EventRecord {
+            pod: victim.clone(),
+            related: Some(preemptor),
+            warning: false,
+            reason: "Preempted",
+            action: "Preempting",
+            note,
+            reporting_controller: Arc::clone(self.profiles[profile].scheduler_name()),
+        }));
+    }
+
+    /// A pod is gone: it is nobody's victim any more.
+    pub(super) fn forget_victim(&mut self, pod: PodId) {
+        self.victims.taken.remove(&pod);
+        self.victims.refused.remove(&pod);
+    }
+}

@@ -1,0 +1,103 @@
+//! Pods that are expected on a node before they are bound.
+//!
+//! Owns what the API shows of nominations and what follows from them in a cycle: the
+//! node a pod is expected on is tried first, and others leave room there for pods
+//! that are no less important. Must never take room.
+
+use std::sync::Arc;
+
+use super::Core;
+use super::trial::Trial;
+use crate::cluster::NodeId;
+use crate::io::Tick;
+use crate::model::{PodId, PodStage, ShapeId};
+
+impl Core {
+    /// Expects a pod on a node, or nowhere; true if that is news.
+    pub(super) fn nominate(&mut self, pod: PodId, node: Option<Arc<str>>) -> bool {
+        self.cluster.nominate(pod, node)
+    }
+
+    /// Expects a pod on the node that it waits for, and says so: whoever watches knows
+    /// where it will be.
+    pub(super) fn announce(&mut self, pod: PodId, node: NodeId) {
+        let name = Arc::clone(&self.cluster.node(node).name);
+        self.nominate(pod, Some(name));
+        self.patch_nomination(pod);
+    }
+
+    /// The API shows where a pod is expected. What it showed before says nothing new:
+    /// a decision of ours may be on its way.
+    pub(super) fn nomination_shown(&mut self, now: Tick, pod: PodId, shown: &str) {
+        let Some(record) = self.cluster.pod_mut(pod) else {
+            return;
+        };
+        if *record.nominated_shown == *shown {
+            return;
+        }
+        record.nominated_shown = shown.into();
+        if let Some(told) = &record.nominated_told {
+            // What we wrote last is on its way: whatever is shown came before it.
+            if **told == *shown {
+                record.nominated_told = None;
+            }
+            return;
+        }
+        let waits = record.stage == PodStage::Pending;
+        let before = record.nominated.clone();
+        let node = (!shown.is_empty()).then(|| shown.into());
+        if self.nominate(pod, node) && waits && before.is_some() {
+            self.expected_room_freed(now, pod);
+        }
+    }
+
+    /// A pod is not expected any more where it was: the room may help others.
+    pub(super) fn expected_room_freed(&mut self, now: Tick, pod: PodId) {
+        if let Some(left) = self.cluster.kind_of(pod) {
+            self.room_freed(now, left, Some(pod));
+        }
+    }
+
+    /// Lets the ledger of a shape count pods that are expected on nodes. Returns the
+    /// node that the pod itself is expected on, if it fits there.
+    pub(super) fn count_expected(
+        &mut self,
+        profile_id: usize,
+        shape_id: ShapeId,
+        pod: PodId,
+    ) -> Option<NodeId> {
+        if !self.cluster.has_nominations() {
+            return None;
+        }
+        let profile = &self.profiles[profile_id];
+        let shape = Arc::clone(self.cluster.shape(shape_id));
+        let ledger = self.ledgers.get_mut(&shape_id)?;
+        if ledger.prepared.rejected.is_some() {
+            return None;
+        }
+        let nodes = ledger.to_expect(profile, &shape, &self.cluster);
+        let own = self.cluster.pod(pod)?.nominated.as_ref();
+        let own = own.and_then(|name| self.cluster.node_by_name(name));
+        let mut trial = Trial::begin(profile, &shape, &mut self.cluster, &mut ledger.prepared);
+        let mut verdicts = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            verdicts.push((node, trial.fits_beside(node, None)));
+        }
+        let own = own.map(|node| (node, trial.fits(node, Some(pod))));
+        drop(trial);
+        for (node, verdict) in verdicts {
+            ledger.expect(node, verdict);
+        }
+        let mut first = None;
+        match own {
+            Some((node, Ok(()))) => first = Some(node),
+            // What holds for this pod does not hold for others of its shape.
+            Some((node, verdict)) => {
+                ledger.expect_once(profile, &shape, &self.cluster, node, verdict)
+            }
+            None => {}
+        }
+        ledger.open_classes(profile);
+        first
+    }
+}

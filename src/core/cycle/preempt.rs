@@ -1,0 +1,296 @@
+//! PostFilter: when no node fits, who could make room.
+//!
+//! Owns what preemption found per shape, kept current change by change, and the rule
+//! that no budget is broken. Must never change the state: a plan is carried out by
+//! `evict`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::ledger::Ledger;
+use super::trial::Trial;
+use super::{Core, failure::Failure, failure::Nominate};
+use crate::cluster::{Cluster, NodeId};
+use crate::framework::{Code, PostFilterResult, Profile, Room, Status};
+use crate::hash::{IdMap, scramble};
+use crate::io::Tick;
+use crate::model::{Pod, PodId, PodShape};
+use crate::plugins::DefaultPreemptionArgs;
+use crate::preemption::{Candidate, Candidates, Preemptor, budgets_of, nothing_found, refusal};
+
+/// What preemption found for a shape.
+pub(crate) struct Kept {
+    candidates: Candidates,
+    /// Up to which change of nodes.
+    synced: u64,
+    /// Under which budgets.
+    budgets: u64,
+    /// Nodes that were tried on behalf of one pod only.
+    dirty: Vec<NodeId>,
+}
+
+impl Kept {
+    pub(crate) fn bytes(&self) -> usize {
+        self.candidates.bytes()
+    }
+}
+
+/// What is known of evictions under way.
+#[derive(Default)]
+pub(super) struct Victims {
+    /// Pods that we asked the server to evict, and for whom.
+    pub(super) taken: IdMap<PodId, PodId>,
+    /// Pods that a budget kept the server from evicting: not asked for again before.
+    pub(super) refused: IdMap<PodId, Tick>,
+}
+
+/// A pod that fits nowhere, and what a PostFilter plugin may ask.
+struct Search<'a> {
+    now: Tick,
+    pod: PodId,
+    profile: &'a Profile,
+    shape: Arc<PodShape>,
+    cluster: &'a mut Cluster,
+    ledger: &'a mut Ledger,
+    victims: &'a Victims,
+    seed: u32,
+    /// Whether a budget stood in the way.
+    blocked: bool,
+}
+
+impl Core {
+    /// Runs the PostFilter plugins; the pods that have to go if one of them found
+    /// room. Adds to the failure what they say.
+    pub(super) fn post_filter(
+        &mut self,
+        now: Tick,
+        pod: PodId,
+        profile_id: usize,
+        failure: &mut Failure,
+    ) -> Option<(Arc<str>, Vec<PodId>)> {
+        let shape_id = self.cluster.pod(pod)?.shape;
+        let seed = self.tie_seed(shape_id).0;
+        let shape = Arc::clone(self.cluster.shape(shape_id));
+        let profile = &self.profiles[profile_id];
+        let ledger = self.ledgers.get_mut(&shape_id)?;
+        let mut search = Search {
+            now,
+            pod,
+            profile,
+            shape,
+            cluster: &mut self.cluster,
+            ledger,
+            victims: &self.victims,
+            seed,
+            blocked: false,
+        };
+        let mut messages = Vec::new();
+        for (i, weighted) in profile.plugins().iter().enumerate() {
+            let Some(plugin) = weighted.plugin.as_post_filter() else {
+                continue;
+            };
+            // A plugin that says nothing of the nomination leaves it alone.
+            if messages.is_empty() {
+                failure.nominate = Nominate::Keep;
+            }
+            search.blocked = false;
+            let result = plugin.post_filter(&mut search);
+            if search.blocked {
+                failure.rejectors |= 1 << i;
+            }
+            match &result.nominate {
+                Some(node) if node.is_empty() => failure.nominate = Nominate::Clear,
+                Some(node) => failure.nominate = Nominate::Set(Arc::clone(node)),
+                None => {}
+            }
+            messages.push(result.status.message());
+            if result.status.code == Code::Success {
+                failure.add(&messages.pop().unwrap_or_default());
+                return Some((result.nominate?, result.victims));
+            }
+        }
+        messages.retain(|m| !m.is_empty());
+        failure.add(&messages.join(", "));
+        None
+    }
+}
+
+impl Search<'_> {
+    /// Brings what is known of all nodes up to date.
+    fn candidates(&mut self, args: &DefaultPreemptionArgs) -> Box<Kept> {
+        let (head, budgets) = (self.cluster.journal.head(), self.cluster.policies().generation());
+        // What a spread constraint says of a node depends on others: nothing is kept.
+        let keeps = self.ledger.keeps_preemption();
+        let known = self.ledger.preemption.take().filter(|_| keeps);
+        let changes = known.as_ref().and_then(|kept| self.cluster.journal.since(kept.synced));
+        let few = changes.filter(|changes| changes.len() <= self.cluster.node_count());
+        let (mut kept, mut nodes) = match few.map(Iterator::collect::<Vec<_>>).zip(known) {
+            Some((mut nodes, mut kept)) => {
+                nodes.append(&mut kept.dirty);
+                if kept.budgets != budgets {
+                    nodes.extend(kept.candidates.budgeted());
+                }
+                nodes.sort_unstable();
+                nodes.dedup();
+                (kept, nodes)
+            }
+            None => {
+                let (candidates, dirty) = (Candidates::new(self.seed), Vec::new());
+                let kept = Kept { candidates, synced: head, budgets, dirty };
+                (Box::new(kept), self.cluster.nodes().iter().collect())
+            }
+        };
+        (kept.synced, kept.budgets) = (head, budgets);
+        let own = self.own_node();
+        nodes.extend(own.filter(|node| !nodes.contains(node)));
+        let potential =
+            |node: &NodeId| self.ledger.code_of(self.profile, *node) == Some(Code::Unschedulable);
+        let mut nodes: Vec<(NodeId, bool)> = nodes.iter().map(|n| (*n, potential(n))).collect();
+        let mut wanted = usize::MAX;
+        if !keeps {
+            nodes.retain(|(_, potential)| *potential);
+            wanted = args.wanted(nodes.len());
+            let offset = scramble(self.pod.0, self.seed) as usize % nodes.len().max(1);
+            nodes.rotate_left(offset);
+        }
+        let pod = self.pod;
+        let mut trial =
+            Trial::begin(self.profile, &self.shape, self.cluster, &mut self.ledger.prepared);
+        for (node, potential) in nodes {
+            let own = own.filter(|own| *own == node).map(|_| pod);
+            kept.candidates.try_node(&mut trial, node, own, potential);
+            let (found, harmless) = kept.candidates.found();
+            if harmless && found >= wanted {
+                break;
+            }
+        }
+        kept.dirty.extend(own);
+        kept
+    }
+
+    /// The node that this pod is expected on.
+    fn own_node(&self) -> Option<NodeId> {
+        let name = self.cluster.pod(self.pod)?.nominated.as_ref()?;
+        self.cluster.node_by_name(name)
+    }
+
+    /// What stands in the way of carrying a candidate out.
+    fn obstacle(
+        &self,
+        candidate: &Candidate,
+        outstanding: &BTreeMap<(&str, &str), i32>,
+        args: &DefaultPreemptionArgs,
+    ) -> Option<String> {
+        let asked = |budget: (&str, &str)| outstanding.get(&budget).copied().unwrap_or(0);
+        let budget = || refusal(self.cluster, candidate, asked);
+        let forbidden = if args.allow_budget_violations { None } else { budget() };
+        forbidden.or_else(|| self.refused(candidate))
+    }
+
+    /// A victim that the server would not evict a short while ago.
+    fn refused(&self, candidate: &Candidate) -> Option<String> {
+        let lately =
+            |v: &&PodId| self.victims.refused.get(v).is_some_and(|until| *until > self.now);
+        let victim = candidate.victims.iter().find(lately)?;
+        let pod = self.cluster.pod(*victim)?;
+        Some(format!("node(s) need the eviction of {}, which was refused", pod.key))
+    }
+
+    /// Evictions per budget that we asked for and that it does not show yet.
+    fn outstanding(&self) -> BTreeMap<(&str, &str), i32> {
+        let mut asked = BTreeMap::new();
+        if self.cluster.policies().has_budgets() {
+            let unseen = |victim: &&PodId| self.cluster.pod(**victim).is_some_and(|p| !p.deleting);
+            for victim in self.victims.taken.keys().filter(unseen) {
+                for budget in budgets_of(self.cluster, *victim) {
+                    *asked.entry((&*budget.namespace, &*budget.name)).or_default() += 1;
+                }
+            }
+        }
+        asked
+    }
+}
+
+impl Room for Search<'_> {
+    fn pod(&self) -> &Pod {
+        self.cluster.pod(self.pod).expect("a pod that is tried is known")
+    }
+
+    fn shape(&self) -> &PodShape {
+        &self.shape
+    }
+
+    fn cluster(&self) -> &Cluster {
+        self.cluster
+    }
+
+    fn potential(&self) -> Vec<NodeId> {
+        let resolvable =
+            |node: &NodeId| self.ledger.code_of(self.profile, *node) == Some(Code::Unschedulable);
+        self.cluster.nodes().iter().filter(resolvable).collect()
+    }
+
+    fn fits_without(&mut self, node: NodeId, victims: &[PodId]) -> bool {
+        let own = self.pod;
+        let mut trial =
+            Trial::begin(self.profile, &self.shape, self.cluster, &mut self.ledger.prepared);
+        for &victim in victims {
+            let here = trial.cluster().pod(victim).and_then(|p| p.stage.node()) == Some(node);
+            if here {
+                trial.remove(victim, node);
+            }
+        }
+        trial.fits(node, Some(own)).is_ok()
+    }
+
+    fn preempt(&mut self, args: &DefaultPreemptionArgs) -> PostFilterResult {
+        let unschedulable = |message: String, nominate: Option<&str>| PostFilterResult {
+            status: Status::unschedulable(message),
+            nominate: nominate.map(Into::into),
+            victims: Vec::new(),
+        };
+        let me = Preemptor::of(self.pod, self.pod());
+        let status = self.own_node().and_then(|node| self.ledger.code_of(self.profile, node));
+        let ours = |pod: PodId| self.victims.taken.contains_key(&pod);
+        if let Err(why) = me.eligible(self.cluster, status, ours) {
+            return unschedulable(format!("preemption: {why}"), None);
+        }
+        let nodes = self.cluster.node_count();
+        let kept = self.candidates(args);
+        let mut in_the_way: Vec<Arc<str>> = Vec::new();
+        let outstanding = self.outstanding();
+        let mut chosen = None;
+        for candidate in kept.candidates.ranked() {
+            match self.obstacle(candidate, &outstanding, args) {
+                Some(why) => in_the_way.push(why.into()),
+                None => {
+                    chosen = Some(Arc::clone(candidate));
+                    break;
+                }
+            }
+        }
+        let result = match chosen {
+            Some(candidate) => {
+                let node = &self.cluster.node(candidate.node).name;
+                let victims = candidate.victims.clone();
+                let status = Status::new(
+                    Code::Success,
+                    format!(
+                        "preemption: found a potential placement for pod on node {node}, \
+                         preempting {} victims",
+                        victims.len()
+                    ),
+                );
+                PostFilterResult { status, nominate: Some(Arc::clone(node)), victims }
+            }
+            None => {
+                self.blocked = !in_the_way.is_empty();
+                unschedulable(nothing_found(&kept.candidates, nodes, &in_the_way), Some(""))
+            }
+        };
+        if self.ledger.keeps_preemption() {
+            self.ledger.preemption = Some(kept);
+        }
+        result
+    }
+}

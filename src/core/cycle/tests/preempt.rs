@@ -1,0 +1,303 @@
+//! Preemption of a pod: whom it pushes out, and how it is carried out.
+
+use muster_api::k8s;
+use serde_json::json;
+
+use super::harness::{Harness, check};
+use super::probe::{Probe, Script, profile};
+use crate::io::{Eviction, Object};
+use crate::testing::{NodeExt, PodExt, node, pod, wire};
+
+/// A pod of 1 CPU of some priority on a node, started at a second.
+fn runs(name: &str, node: &str, priority: i32, started: i64) -> k8s::Pod {
+    pod(name).req(&[("cpu", "1")]).priority(priority).on(node).pod_label("app", name).edit(|p| {
+        p.status.start_time = Some(k8s::Time(started * 1_000_000));
+    })
+}
+
+fn wants(name: &str, cpu: &str, priority: i32) -> k8s::Pod {
+    pod(name).req(&[("cpu", cpu)]).priority(priority)
+}
+
+fn budget(name: &str, app: &str, allowed: i32) -> Object {
+    Object::PodDisruptionBudget(wire(json!({
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": app}}},
+        "status": {"disruptionsAllowed": allowed},
+    })))
+}
+
+/// A node full of two pods of 1 CPU, of priorities 1 and 2.
+fn full() -> Harness {
+    let mut h = Harness::new();
+    h.node(node("n1").cpu("2"));
+    h.pod(runs("low", "n1", 1, 10));
+    h.pod(runs("mid", "n1", 2, 20));
+    h
+}
+
+fn refused() -> Eviction {
+    Eviction::Refused("Cannot evict pod as it would violate the pod's disruption budget.".into())
+}
+
+const FOUND: &str = "0/1 nodes are available: 1 Insufficient cpu. preemption: found a potential \
+                     placement for pod on node n1, preempting 1 victims";
+
+#[test]
+fn the_least_important_pod_goes_and_the_preemptor_takes_its_place() {
+    let mut h = full();
+    h.pod(wants("high", "1", 10));
+    check(
+        h.run(),
+        &format!(
+            "Warning default/high FailedScheduling: {FOUND}
+             status default/high false Unschedulable: {FOUND}
+             ask default/low"
+        ),
+    );
+    assert_eq!((h.queue_of("high"), h.nominated("high")), ("gated", Some("n1")));
+    h.evicted("low", Eviction::Accepted);
+    check(h.effects(), "evict default/low");
+    h.evicted("low", Eviction::Accepted);
+    check(h.effects(), "Normal default/low Preempted: Preempted by pod uid-high on node n1");
+    assert_eq!(h.queue_of("high"), "unschedulable");
+    h.edit("low", |p| p.metadata.deletion_timestamp = Some(k8s::Time(0)));
+    h.gone("low");
+    assert_eq!(h.run_binds(), ["bind default/high -> n1"]);
+    h.bound("high", "n1");
+    h.assert_idle();
+}
+
+#[test]
+fn a_deletion_seen_before_the_eviction_is_answered_is_not_missed() {
+    let mut h = full();
+    h.pod(wants("high", "1", 10));
+    h.run();
+    h.evicted("low", Eviction::Accepted);
+    h.effects();
+    h.gone("low");
+    assert_eq!(h.queue_of("high"), "gated", "the answer is still out");
+    h.evicted("low", Eviction::Accepted);
+    h.sleep(2);
+    assert_eq!(h.run_binds(), ["bind default/high -> n1"]);
+}
+
+#[test]
+fn a_plan_that_a_budget_forbids_is_not_carried_out_and_the_budget_is_named() {
+    let mut h = full();
+    h.object(budget("keep-low", "low", 0));
+    h.object(budget("keep-mid", "mid", 0));
+    h.pod(wants("high", "2", 10));
+    let message = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are \
+                   available: 1 node(s) need evictions that PodDisruptionBudget default/keep-mid \
+                   forbids.";
+    check(
+        h.run(),
+        &format!(
+            "Warning default/high FailedScheduling: {message}
+             status default/high false Unschedulable: {message}"
+        ),
+    );
+    assert_eq!(h.queue_of("high"), "unschedulable");
+    h.object(budget("keep-mid", "mid", 1));
+    h.sleep(2);
+    let effects = h.run().join("\n");
+    assert!(effects.contains("PodDisruptionBudget default/keep-low forbids"), "{effects}");
+    h.object(budget("keep-low", "low", 1));
+    h.sleep(5);
+    let effects = h.run().join("\n");
+    assert!(effects.contains("ask default/mid\nask default/low"), "{effects}");
+}
+
+#[test]
+fn a_pod_that_a_budget_protects_is_spared_where_another_can_go() {
+    let mut h = full();
+    h.object(budget("keep-low", "low", 0));
+    h.pod(wants("high", "1", 10));
+    let effects = h.run();
+    assert_eq!(effects.last().map(String::as_str), Some("ask default/mid"), "{effects:?}");
+}
+
+#[test]
+fn a_pod_under_two_budgets_is_never_a_victim() {
+    let mut h = Harness::new();
+    h.node(node("n1").cpu("1"));
+    h.pod(runs("low", "n1", 1, 10));
+    h.object(budget("one", "low", 5));
+    h.object(budget("two", "low", 5));
+    h.pod(wants("high", "1", 10));
+    let effects = h.run().join("\n");
+    assert!(effects.contains("pod default/low has more than one PodDisruptionBudget"), "{effects}");
+    assert!(!effects.contains("ask"), "{effects}");
+}
+
+#[test]
+fn a_refused_dry_run_evicts_nobody_and_another_victim_is_found() {
+    let mut h = full();
+    h.pod(wants("high", "1", 10));
+    h.run();
+    h.evicted("low", refused());
+    check(h.effects(), "");
+    assert_eq!(h.nominated("high"), Some(""), "it is expected nowhere again");
+    let effects = h.run().join("\n");
+    assert!(effects.contains("which was refused"), "the best plan still needs low: {effects}");
+    assert_eq!(h.queue_of("high"), "unschedulable");
+}
+
+#[test]
+fn a_refusal_after_the_first_eviction_keeps_what_was_freed() {
+    let mut h = full();
+    h.pod(wants("high", "2", 10));
+    h.run();
+    h.edit("high", |p| p.status.nominated_node_name = "n1".into());
+    h.evicted("low", Eviction::Accepted);
+    h.evicted("mid", Eviction::Accepted);
+    check(h.effects(), "evict default/mid\nevict default/low");
+    h.evicted("low", Eviction::Accepted);
+    h.edit("low", |p| p.metadata.deletion_timestamp = Some(k8s::Time(0)));
+    h.evicted("mid", refused());
+    h.effects();
+    let effects = h.run().join("\n");
+    assert!(effects.contains("not eligible due to a terminating pod on the nominated node."));
+    assert_eq!(h.nominated("high"), Some("n1"), "it is still expected there");
+    assert!(!effects.contains("ask"), "{effects}");
+}
+
+#[test]
+fn a_server_that_is_too_busy_is_asked_again() {
+    let mut h = full();
+    h.pod(wants("high", "1", 10));
+    h.run();
+    h.evicted("low", Eviction::Unavailable("too many requests".into()));
+    check(h.effects(), "");
+    h.sleep(1);
+    check(h.effects(), "ask default/low");
+    h.evicted("low", Eviction::Accepted);
+    check(h.effects(), "evict default/low");
+}
+
+#[test]
+fn victims_that_are_gone_already_let_the_pod_be_tried_at_once() {
+    let mut h = full();
+    h.pod(wants("high", "1", 10));
+    h.run();
+    h.gone("low");
+    h.evicted("low", Eviction::Gone);
+    assert_eq!(h.run_binds(), ["bind default/high -> n1"]);
+}
+
+#[test]
+fn a_preemptor_that_goes_away_leaves_nothing_behind() {
+    let mut h = full();
+    h.pod(wants("high", "1", 10));
+    h.run();
+    h.gone("high");
+    h.evicted("low", Eviction::Accepted);
+    check(h.effects(), "");
+    h.assert_idle();
+}
+
+#[test]
+fn a_policy_of_never_evicts_nobody() {
+    let mut h = full();
+    h.pod(wants("high", "1", 10).edit(|p| p.spec.preemption_policy = Some("Never".into())));
+    let message = "0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to \
+                   preemptionPolicy=Never.";
+    check(
+        h.run(),
+        &format!(
+            "Warning default/high FailedScheduling: {message}
+             status default/high false Unschedulable: {message}"
+        ),
+    );
+}
+
+#[test]
+fn nobody_of_equal_priority_goes() {
+    let mut h = full();
+    h.pod(wants("peer", "1", 1));
+    let message = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are \
+                   available: 1 No preemption victims found for incoming pod.";
+    check(
+        h.run(),
+        &format!(
+            "Warning default/peer FailedScheduling: {message}
+             status default/peer false Unschedulable: {message}"
+        ),
+    );
+}
+
+#[test]
+fn nodes_that_evictions_cannot_help_are_counted_as_such() {
+    let mut h = full();
+    h.node(node("n2").taint("gpu", "", "NoSchedule"));
+    h.node(node("n3").cpu("500m"));
+    h.pod(wants("peer", "1", 1));
+    let effects = h.run().join("\n");
+    let end = "preemption: 0/3 nodes are available: 1 No preemption victims found for incoming \
+               pod, 2 Preemption is not helpful for scheduling.";
+    assert!(effects.contains(end), "{effects}");
+}
+
+#[test]
+fn room_that_a_more_important_pod_waits_for_is_left_to_it() {
+    let mut h = full();
+    h.pod(wants("high", "1", 10));
+    h.run();
+    h.evicted("low", Eviction::Accepted);
+    h.effects();
+    h.evicted("low", Eviction::Accepted);
+    h.gone("low");
+    h.pod(wants("late", "1", 5));
+    // The room is free, but expected to be taken by a pod of higher priority.
+    let effects = h.run().join("\n");
+    assert!(!effects.contains("bind default/late"), "{effects}");
+    assert!(effects.contains("ask default/mid"), "it makes its own room: {effects}");
+    assert!(effects.contains("bind default/high -> n1"), "{effects}");
+}
+
+#[test]
+fn room_that_a_less_important_pod_waits_for_is_taken_from_it() {
+    let mut h = full();
+    h.pod(wants("high", "1", 5));
+    h.run();
+    h.evicted("low", Eviction::Accepted);
+    h.effects();
+    h.evicted("low", Eviction::Accepted);
+    h.gone("low");
+    h.pod(wants("higher", "1", 50));
+    assert_eq!(h.run_binds(), ["bind default/higher -> n1"]);
+}
+
+#[test]
+fn a_nomination_written_by_others_is_honoured() {
+    let mut h = Harness::new();
+    h.node(node("n1"));
+    h.node(node("n2"));
+    for (name, node) in [("a", "n2"), ("b", "n1"), ("c", "n2")] {
+        let mut pod = wants(name, "100m", 0);
+        pod.status.nominated_node_name = node.into();
+        h.pod(pod);
+        assert_eq!(h.run_binds(), [format!("bind default/{name} -> {node}")]);
+    }
+    let mut lost = wants("d", "100m", 0);
+    lost.status.nominated_node_name = "nowhere".into();
+    h.pod(lost);
+    assert_eq!(h.run_binds().len(), 1, "a node that does not exist is no obstacle");
+}
+
+#[test]
+fn a_pod_that_waits_at_permit_is_announced_and_gives_way_without_an_eviction() {
+    let slow = Probe::new("Slow", Script { wait: Some(600), ..Script::default() });
+    let mut h = Harness::with(profile(&[&slow]));
+    h.node(node("n1").cpu("1"));
+    h.pod(wants("low", "1", 1));
+    check(h.run(), "");
+    assert_eq!(h.nominated("low"), Some("n1"));
+    h.pod(wants("high", "1", 10));
+    let effects = h.run().join("\n");
+    assert!(effects.contains("Preempted by pod uid-high on node n1 (in kube-scheduler memory)."));
+    assert!(!effects.contains("ask "), "{effects}");
+    assert_eq!(h.cache(), ["n1: default/high"], "it waits there now: {effects}");
+    assert_eq!(h.queue_of("low"), "backoff");
+}
