@@ -108,8 +108,7 @@ impl Core {
         let (stage, tries, timer) = (Step::Ask, 0, None);
         let plan = Plan { node, profile, victims: left, stage, tries, timer, begun: now };
         self.plans.insert(pod, plan);
-        let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
-        self.queue.hold(&cx, pod, HELD.into());
+        self.queue.hold(pod, HELD.into());
         self.ask(pod);
     }
 

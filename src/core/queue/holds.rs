@@ -23,12 +23,11 @@ pub(super) struct Hold {
 
 pub(super) type Holds = BTreeMap<PodId, Hold>;
 
-#[allow(dead_code, reason = "preemption calls these")]
 impl Queue {
     /// Holds a pod back until `unhold`: in flight it goes on, but comes back to no
     /// other place than this. What its plugins would have it tried for meanwhile
     /// counts when the hold ends.
-    pub(crate) fn hold(&mut self, _cx: &QueueCx<'_>, pod: PodId, message: Arc<str>) {
+    pub(crate) fn hold(&mut self, pod: PodId, message: Arc<str>) {
         const LABEL: &str = "Hold";
         let Some(entry) = self.entries.get(&pod) else {
             return;
@@ -60,11 +59,6 @@ impl Queue {
         if self.entries.get(&pod).is_some_and(|e| e.place == Place::Held) {
             self.requeue(cx, pod, hold.woken, hold.label);
         }
-    }
-
-    /// Whether the pod is held.
-    pub(crate) fn is_held(&self, pod: PodId) -> bool {
-        self.holds.contains_key(&pod)
     }
 
     /// Wants a pod tried now, whatever it waits for; PreEnqueue and holds still

@@ -18,7 +18,7 @@ impl Harness {
     }
 
     pub(super) fn hold(&mut self, name: &str) {
-        self.with_queue(name, |queue, cx, pod| queue.hold(cx, pod, WAITING.into()));
+        self.with_queue(name, |queue, _, pod| queue.hold(pod, WAITING.into()));
     }
 
     pub(super) fn unhold(&mut self, name: &str) {
