@@ -465,7 +465,7 @@ impl Core {
         self.forget_victim(pod);
         self.release(now, pod);
         self.vacate(now, pod);
-        if self.nominate(pod, None) {
+        if !bug!(self.bugs, NominationLeaked) && self.nominate(pod, None) {
             self.expected_room_freed(now, pod);
         }
         self.cluster.drop_pod(pod);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::ledger::Ledger;
 use super::trial::Trial;
 use super::{Core, failure::Failure, failure::Nominate};
+use crate::bugs::bug;
 use crate::cluster::{Cluster, NodeId};
 use crate::framework::{Code, PostFilterResult, Profile, Room, Status};
 use crate::hash::{IdMap, scramble};
@@ -183,7 +184,8 @@ impl Search<'_> {
     ) -> Option<String> {
         let asked = |budget: (&str, &str)| outstanding.get(&budget).copied().unwrap_or(0);
         let budget = || refusal(self.cluster, candidate, asked);
-        let forbidden = if args.allow_budget_violations { None } else { budget() };
+        let ignored = args.allow_budget_violations || bug!(self.cluster.bugs, BudgetIgnored);
+        let forbidden = if ignored { None } else { budget() };
         forbidden.or_else(|| self.refused(candidate))
     }
 
