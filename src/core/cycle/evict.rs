@@ -113,9 +113,8 @@ impl Core {
         let (tries, timer) = (0, None);
         let plan = Plan { node, profile, victims: left, stage, tries, timer, begun: now };
         self.plans.insert(pod, plan);
-        let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         if !bug!(self.bugs, PlanNotHeld) {
-            self.queue.hold(&cx, pod, HELD.into());
+            self.queue.hold(pod, HELD.into());
         }
         self.ask(pod);
     }
