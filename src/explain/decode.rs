@@ -33,6 +33,8 @@ pub(super) fn decode(document: &Document) -> Result<Decoded> {
         | "PersistentVolume"
         | "PersistentVolumeClaim" => group == "v1",
         "ReplicaSet" | "StatefulSet" => group == "apps/v1",
+        "PodDisruptionBudget" => group == "policy/v1",
+        "PriorityClass" => group == "scheduling.k8s.io/v1",
         _ => group == "storage.k8s.io/v1",
     };
     let object = match kind {
@@ -66,7 +68,9 @@ pub(super) fn decode(document: &Document) -> Result<Decoded> {
         "CSIDriver" => Object::CSIDriver(read(document, "csidrivers")?),
         "CSIStorageCapacity" => Object::CSIStorageCapacity(read(document, "csistoragecapacities")?),
         "PodDisruptionBudget" => {
-            Object::PodDisruptionBudget(read(document, "poddisruptionbudgets")?)
+            Object::PodDisruptionBudget(placed(read(document, "poddisruptionbudgets")?, |o| {
+                &mut o.metadata
+            }))
         }
         "PriorityClass" => Object::PriorityClass(read(document, "priorityclasses")?),
         "VolumeAttachment" => Object::VolumeAttachment(read(document, "volumeattachments")?),

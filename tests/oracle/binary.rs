@@ -10,7 +10,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-const SOURCES: &[&str] = &["go.mod", "go.sum", "main.go", "cluster.go", "explain.go"];
+const SOURCES: &[&str] =
+    &["go.mod", "go.sum", "main.go", "cluster.go", "scheduler.go", "explain.go", "preemption.go"];
 
 /// The plugins decide some things by the version they think they are.
 const LDFLAGS: &str = "-s -w -X k8s.io/component-base/version.gitVersion=v1.37.1 \

@@ -34,6 +34,8 @@ type cluster struct {
 	nodes []*v1.Node
 	// bound are the pods that occupy a node; assumed ones are appended.
 	bound []*v1.Pod
+	// nominated are the waiting pods that have been promised a node.
+	nominated []*v1.Pod
 	// pods are all pods by "namespace/name".
 	pods map[string]*v1.Pod
 	// others are the objects that plugins read through informers.
@@ -78,8 +80,12 @@ func newCluster(raw []json.RawMessage) (*cluster, error) {
 		// The scheduler's informer drops finished pods by a field selector, and
 		// its cache keeps pods of unknown nodes out of the snapshot.
 		finished := pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
-		if nodeNames[pod.Spec.NodeName] && !finished {
+		switch {
+		case finished:
+		case nodeNames[pod.Spec.NodeName]:
 			c.bound = append(c.bound, pod)
+		case pod.Spec.NodeName == "" && pod.Status.NominatedNodeName != "":
+			c.nominated = append(c.nominated, pod)
 		}
 	}
 	sort.Slice(c.nodes, func(i, j int) bool { return c.nodes[i].Name < c.nodes[j].Name })

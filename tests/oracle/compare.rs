@@ -12,11 +12,26 @@ pub(crate) struct Difference {
     pub(crate) text: String,
 }
 
+impl Difference {
+    /// Muster has given no answer at all.
+    pub(crate) fn failure(error: &anyhow::Error) -> Self {
+        Self { kind: "error".to_owned(), text: format!("Muster fails: {error:#}") }
+    }
+}
+
 /// Everything that differs between Muster's answer and the oracle's. Members
 /// that are absent, null or empty are the same.
 pub(crate) fn differences(ours: &Value, theirs: &Value) -> Vec<Difference> {
+    let mut found = verdicts(ours, theirs);
+    check(&mut found, "message", "message", &ours["message"], &theirs["message"]);
+    found.extend(host(ours));
+    found
+}
+
+/// What differs in the verdicts and scores of the nodes.
+pub(crate) fn verdicts(ours: &Value, theirs: &Value) -> Vec<Difference> {
     let mut found = Vec::new();
-    for key in ["pod", "evaluatedNodes", "feasibleNodes", "message"] {
+    for key in ["pod", "evaluatedNodes", "feasibleNodes"] {
         check(&mut found, key, key, &ours[key], &theirs[key]);
     }
     let empty = serde_json::Map::new();
@@ -51,12 +66,11 @@ pub(crate) fn differences(ours: &Value, theirs: &Value) -> Vec<Difference> {
             }
         }
     }
-    found.extend(host(ours));
     found
 }
 
 /// The suggested host, if there is one, must have the best total.
-fn host(ours: &Value) -> Option<Difference> {
+pub(crate) fn host(ours: &Value) -> Option<Difference> {
     let host = ours["suggestedHost"].as_str().filter(|h| !h.is_empty())?;
     let total = |node: &Value| node["total"].as_i64();
     let best = ours["nodes"].as_object()?.values().filter_map(total).max();

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -11,21 +9,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache"
-	resourceslicetracker "k8s.io/dynamic-resource-allocation/resourceslice/tracker"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
-	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
-	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
-	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
-	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 )
 
 const (
@@ -44,6 +30,7 @@ type explanation struct {
 	FeasibleNodes  int                 `json:"feasibleNodes"`
 	Nodes          map[string]*verdict `json:"nodes"`
 	Message        string              `json:"message,omitempty"`
+	Preemption     *preemptionPlan     `json:"preemption,omitempty"`
 }
 
 type verdict struct {
@@ -54,104 +41,11 @@ type verdict struct {
 	Total   *int64           `json:"total,omitempty"`
 }
 
-// registry is shared: factories have no state of their own.
-var registry = plugins.NewInTreeRegistry()
-
-// scheduler is one profile over one cluster.
-type scheduler struct {
-	cluster *cluster
-	lister  *swappableLister
-	framework.Framework
-}
-
-// swappableLister lets one framework look at one snapshot after another.
-type swappableLister struct{ fwk.SharedLister }
-
-func newScheduler(ctx context.Context, c *cluster, rawProfile json.RawMessage) (*scheduler, error) {
-	profile, err := loadProfile(rawProfile)
-	if err != nil {
-		return nil, fmt.Errorf("config: %w", err)
-	}
-	factory := newFactory()
-	dra, err := newDRAManager(ctx, factory, c.hasDRA)
-	if err != nil {
-		return nil, err
-	}
-	// Plugins look at it in their cycles only; explain puts the real one there.
-	lister := &swappableLister{internalcache.NewEmptySnapshot()}
-	f, err := frameworkruntime.NewFramework(ctx, registry, profile,
-		frameworkruntime.WithClientSet(client),
-		frameworkruntime.WithInformerFactory(factory),
-		frameworkruntime.WithSharedDRAManager(dra),
-		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
-		frameworkruntime.WithSnapshotSharedLister(lister),
-		frameworkruntime.WithParallelism(1),
-	)
-	if err != nil {
-		return nil, fmt.Errorf("framework: %w", err)
-	}
-	if err := factory.fill(c.others); err != nil {
-		return nil, err
-	}
-	return &scheduler{cluster: c, lister: lister, Framework: f}, nil
-}
-
-// defaultProfile is that of a kube-scheduler without a configuration file.
-var defaultProfile = func() *config.KubeSchedulerProfile {
-	cfg, err := latest.Default()
-	if err != nil {
-		panic(err)
-	}
-	return &cfg.Profiles[0]
-}()
-
-// loadProfile reads one item of KubeSchedulerConfiguration v1 "profiles", with
-// upstream's defaulting and merging.
-func loadProfile(raw json.RawMessage) (*config.KubeSchedulerProfile, error) {
-	if len(raw) == 0 || string(raw) == "null" {
-		return defaultProfile.DeepCopy(), nil
-	}
-	data := fmt.Sprintf(`{"apiVersion":"kubescheduler.config.k8s.io/v1","kind":"KubeSchedulerConfiguration","profiles":[%s]}`, raw)
-	obj, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(data), nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	cfg, ok := obj.(*config.KubeSchedulerConfiguration)
-	if !ok || len(cfg.Profiles) != 1 {
-		return nil, errors.New("one profile expected")
-	}
-	return &cfg.Profiles[0], nil
-}
-
-// newDRAManager wires dynamic resources as scheduler.New does. Without any
-// object of that group an empty manager is enough and much cheaper.
-func newDRAManager(ctx context.Context, f *factory, used bool) (fwk.SharedDRAManager, error) {
-	logger := klog.FromContext(ctx)
-	claims := assumecache.NewAssumeCache(logger, f.Resource().V1().ResourceClaims().Informer(), "ResourceClaim", "", nil)
-	if !used {
-		return dynamicresources.NewDRAManager(ctx, claims, nil, f), nil
-	}
-	tracker, err := resourceslicetracker.StartTracker(ctx, resourceslicetracker.Options{
-		EnableDeviceTaintRules:   true,
-		EnableConsumableCapacity: true,
-		SliceInformer:            f.Resource().V1().ResourceSlices(),
-		TaintInformer:            f.Resource().V1().DeviceTaintRules(),
-	})
-	if err != nil {
-		return nil, err
-	}
-	manager := dynamicresources.NewDRAManager(ctx, claims, tracker, f)
-	if resolver, ok := manager.DeviceClassResolver().(*extendedresourcecache.ExtendedResourceCache); ok {
-		if _, err := f.Resource().V1().DeviceClasses().Informer().AddEventHandler(resolver); err != nil {
-			return nil, err
-		}
-	}
-	return manager, nil
-}
-
 // explain runs PreFilter, Filter, PreScore and Score for a pod, as the cycle
 // of kube-scheduler does, except that every node is looked at and every
-// feasible node is scored.
+// feasible node is scored, and that the node the pod itself is nominated for is
+// a node like any other. If no node is feasible it runs the evaluation of the
+// preemption.
 func (s *scheduler) explain(ctx context.Context, name string) (*explanation, fwk.CycleState, error) {
 	pod := s.cluster.pods[name]
 	if pod == nil {
@@ -163,7 +57,7 @@ func (s *scheduler) explain(ctx context.Context, name string) (*explanation, fwk
 		return result, nil, nil
 	}
 	snapshot := s.cluster.snapshot(pod)
-	s.lister.SharedLister = snapshot
+	s.lister.MutableSnapshotSharedLister = snapshot
 	state := framework.NewCycleState()
 	diagnosis := framework.Diagnosis{NodeToStatus: framework.NewDefaultNodeToStatus()}
 
@@ -178,8 +72,7 @@ func (s *scheduler) explain(ctx context.Context, name string) (*explanation, fwk
 		}
 		diagnosis.NodeToStatus.SetAbsentNodesStatus(status)
 		diagnosis.PreFilterMsg = status.Message()
-		result.Message = s.fitError(pod, diagnosis)
-		return result, state, nil
+		return result, state, s.reject(ctx, state, pod, diagnosis, result)
 	}
 	if !preFilter.AllNodes() {
 		diagnosis.NodeToStatus.SetAbsentNodesStatus(fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
@@ -198,7 +91,7 @@ func (s *scheduler) explain(ctx context.Context, name string) (*explanation, fwk
 			return nil, nil, err
 		}
 		result.EvaluatedNodes++
-		status := s.RunFilterPlugins(ctx, state, pod, info)
+		status := s.RunFilterPluginsWithNominatedPods(ctx, state, pod, info)
 		if status.IsSuccess() {
 			feasible = append(feasible, info)
 			result.Nodes[node.Name] = &verdict{Status: statusOK}
@@ -217,15 +110,20 @@ func (s *scheduler) explain(ctx context.Context, name string) (*explanation, fwk
 		// by name is reported here, and nothing is scored.
 		result.Message = failure
 	case len(feasible) == 0:
-		result.Message = s.fitError(pod, diagnosis)
+		return result, state, s.reject(ctx, state, pod, diagnosis, result)
 	default:
 		s.score(ctx, state, pod, feasible, result)
 	}
 	return result, state, nil
 }
 
-func (s *scheduler) fitError(pod *v1.Pod, diagnosis framework.Diagnosis) string {
-	return (&framework.FitError{Pod: pod, NumAllNodes: len(s.cluster.nodes), Diagnosis: diagnosis}).Error()
+// reject says why the pod fits nowhere, and what evictions would change. The
+// message is that of the filters alone; that of the preemption is its own.
+func (s *scheduler) reject(ctx context.Context, state fwk.CycleState, pod *v1.Pod, diagnosis framework.Diagnosis, result *explanation) error {
+	result.Message = (&framework.FitError{Pod: pod, NumAllNodes: len(s.cluster.nodes), Diagnosis: diagnosis}).Error()
+	var err error
+	result.Preemption, err = s.preempt(ctx, state, pod, diagnosis.NodeToStatus)
+	return err
 }
 
 // score adds weighted scores to the verdicts of the feasible nodes, or turns

@@ -7,11 +7,15 @@
 //! would never be asked.
 
 mod affinity;
+mod budgets;
+mod conflict;
 mod constraints;
 mod features;
 mod node;
 mod pod;
+mod preemption;
 mod profile;
+mod rank;
 mod resources;
 mod spread;
 mod storage;
@@ -22,6 +26,7 @@ use std::rc::Rc;
 use serde_json::{Value, json};
 
 use crate::rng::Rng;
+pub(crate) use preemption::preemption;
 use volumes::Storage;
 
 /// Namespace of pods that wait, and of most that run.

@@ -8,6 +8,8 @@
 //! - `MUSTER_ORACLE_STATES` — how many states (3,000; the long form is 100,000).
 //! - `MUSTER_ORACLE_SEQUENCES` — how many lists of 50 pods placed one after the
 //!   other (20).
+//! - `MUSTER_ORACLE_PREEMPTIONS` — how many states in which a pod may preempt
+//!   others (1,500).
 //! - `MUSTER_ORACLE_SEED` — repeats a run; each run prints its own.
 //! - `MUSTER_ORACLE_ONLY` — the number of one state of that run.
 //! - `MUSTER_ORACLE_VERBOSE` — prints how often each verdict occurred.
@@ -18,25 +20,27 @@ mod coverage;
 mod driver;
 mod failures;
 mod generate;
+mod preemption;
 mod rng;
+mod run;
 mod shrink;
 
 use std::env;
 use std::str::FromStr;
-use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
-use muster::explain::{Session, explain_objects};
+use muster::explain::Session;
 use serde_json::Value;
 
 use binary::say;
 use compare::{Difference, differences};
 use coverage::Coverage;
-use driver::{Oracle, question, sequence_question};
+use driver::{Oracle, sequence_question};
 use failures::Failures;
 use generate::State;
 use rng::Rng;
+use run::Run;
 
 /// The plugins that Muster has, in upstream's order, with upstream's weights
 /// (0: it does not score). Only these are compared.
@@ -111,52 +115,23 @@ const REASONS: &[&str] = &[
     "UU TaintToleration: node(s) had untolerated taint(s)",
 ];
 
-const BATCH: usize = 250;
 const SEQUENCE_LENGTH: usize = 50;
 
 #[test]
 fn agrees_with_kube_scheduler() -> Result<()> {
-    let seed = seed()?;
-    let states: usize = number("MUSTER_ORACLE_STATES")?.unwrap_or(3_000);
-    let only: Option<usize> = number("MUSTER_ORACLE_ONLY")?;
-    let numbers: Vec<usize> = only.map_or_else(|| (0..states).collect(), |one| vec![one]);
-    let mut oracle = Oracle::start()?;
-    let begin = Instant::now();
-    let mut coverage = Coverage::default();
-    let mut failures = Failures::default();
-    for batch in numbers.chunks(BATCH) {
-        let made: Vec<State> = batch
-            .iter()
-            .map(|&number| generate::single(&mut Rng::new(seed, number as u64), PLUGINS))
-            .collect();
-        let questions: Vec<Value> =
-            batch.iter().zip(&made).map(|(number, state)| question(*number, state)).collect();
-        let (theirs, ours) = thread::scope(|scope| {
-            let asked = scope.spawn(|| oracle.ask(&questions));
-            let ours: Vec<Result<Value>> = made.iter().map(ask_muster).collect();
-            (asked.join(), ours)
-        });
-        let Ok(theirs) = theirs else { bail!("the thread that asks the oracle panicked") };
-        for (((number, state), theirs), ours) in batch.iter().zip(made).zip(theirs?).zip(ours) {
-            if let Some(error) = theirs["error"].as_str() {
-                bail!("state {number} of seed {seed} is no question: {error}");
-            }
-            coverage.add(&theirs);
-            failures.add(*number, &state, judge(&ours, &theirs));
+    let numbers = numbers(number("MUSTER_ORACLE_STATES")?.unwrap_or(3_000))?;
+    let run = Run {
+        seed: seed()?,
+        numbers: &numbers,
+        what: "states",
+        make: &|rng| generate::single(rng, PLUGINS),
+        judge: &|_, ours, theirs| differences(ours, theirs),
+    };
+    let see = |coverage: &mut Coverage, _: &State, theirs: &Value| coverage.add(theirs);
+    let coverage = run.compare(Coverage::default(), see, |coverage| {
+        if env::var_os("MUSTER_ORACLE_VERBOSE").is_some() {
+            say(&coverage.report());
         }
-    }
-    say(&format!(
-        "compared {} states in {:.1} s (seed {seed})",
-        numbers.len(),
-        begin.elapsed().as_secs_f64()
-    ));
-    if env::var_os("MUSTER_ORACLE_VERBOSE").is_some() {
-        say(&coverage.report());
-    }
-    failures.report(seed, |state| {
-        let theirs = oracle.ask_one(question(0, state))?;
-        ensure!(theirs["error"].is_null(), "no question");
-        Ok(judge(&ask_muster(state), &theirs))
     })?;
     if numbers.len() >= 3_000 {
         let scorers: Vec<&str> = PLUGINS.iter().filter(|p| p.1 > 0).map(|p| p.0).collect();
@@ -170,8 +145,7 @@ fn agrees_with_kube_scheduler() -> Result<()> {
 fn agrees_over_sequences() -> Result<()> {
     let seed = seed()?;
     let lists: usize = number("MUSTER_ORACLE_SEQUENCES")?.unwrap_or(500);
-    let only: Option<usize> = number("MUSTER_ORACLE_ONLY")?;
-    let numbers: Vec<usize> = only.map_or_else(|| (0..lists).collect(), |one| vec![one]);
+    let numbers = numbers(lists)?;
     let mut oracle = Oracle::start()?;
     let begin = Instant::now();
     let mut failures = Failures::default();
@@ -208,7 +182,10 @@ fn compare_sequence(oracle: &mut Oracle, state: &State) -> Result<Vec<Difference
     ensure!(theirs["error"].is_null(), "no question: {}", theirs["error"]);
     let theirs = theirs["results"].as_array().context("no results")?;
     let found = ours.iter().zip(theirs).enumerate().map(|(step, (ours, theirs))| {
-        let mut found = judge(ours, theirs);
+        let mut found = match ours {
+            Ok(ours) => differences(ours, theirs),
+            Err(error) => vec![Difference::failure(error)],
+        };
         for difference in &mut found {
             difference.text = format!("step {step}: {}", difference.text);
         }
@@ -233,26 +210,18 @@ fn best_node(answer: &Value) -> Option<String> {
     best.map(|(_, name)| name.clone())
 }
 
-fn ask_muster(state: &State) -> Result<Value> {
-    let pod = state.pods.first().context("no pod")?;
-    explain_objects(&state.objects, pod, Some(&state.config))
-}
-
-fn judge(ours: &Result<Value>, theirs: &Value) -> Vec<Difference> {
-    match ours {
-        Ok(ours) => differences(ours, theirs),
-        Err(error) => {
-            vec![Difference { kind: "error".to_owned(), text: format!("Muster fails: {error:#}") }]
-        }
-    }
-}
-
 fn seed() -> Result<u64> {
     if let Some(seed) = number("MUSTER_ORACLE_SEED")? {
         return Ok(seed);
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     Ok(now.as_secs() ^ u64::from(now.subsec_nanos()) << 20)
+}
+
+/// The numbers of the states to compare: all, or the one that is asked for.
+fn numbers(count: usize) -> Result<Vec<usize>> {
+    let only: Option<usize> = number("MUSTER_ORACLE_ONLY")?;
+    Ok(only.map_or_else(|| (0..count).collect(), |one| vec![one]))
 }
 
 fn number<T: FromStr>(name: &str) -> Result<Option<T>> {

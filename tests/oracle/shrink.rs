@@ -20,10 +20,20 @@ enum Step {
     Item(usize),
 }
 
-/// Members that an object cannot do without. Capacities tell volumes apart: of
-/// two alike, kube-scheduler takes either.
-const NEEDED: &[&str] =
-    &["apiVersion", "kind", "name", "namespace", "metadata", "capacity", "storage"];
+/// Members that an object cannot do without. Capacities tell volumes apart, and
+/// start times pods: of two alike, kube-scheduler takes either. It cannot remove
+/// a pod without a UID from a node.
+const NEEDED: &[&str] = &[
+    "apiVersion",
+    "kind",
+    "name",
+    "namespace",
+    "metadata",
+    "capacity",
+    "storage",
+    "startTime",
+    "uid",
+];
 
 /// The list of plugins stays whole: without it the default profile would hold,
 /// and with that the plugins that Muster does not have.
