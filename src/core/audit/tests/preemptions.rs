@@ -154,7 +154,11 @@ fn a_nomination_is_no_reservation_and_explains_why_nothing_fits() {
     expected.status.nominated_node_name = "n".into();
     let mut history = full_node();
     history.input(&delete_pod("a")).pod(expected);
-    history.fail("e", crate::Outcome::Unschedulable).fail("p", crate::Outcome::Unschedulable).over().expect(&[]);
+    history
+        .fail("e", crate::Outcome::Unschedulable)
+        .fail("p", crate::Outcome::Unschedulable)
+        .over()
+        .expect(&[]);
     // Whoever is more important may have the room.
     history.sleep(30).choose("p", "n").over().expect(&[]);
     let mut history = full_node();
