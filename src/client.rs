@@ -19,7 +19,7 @@ use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::ConfigExt;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use muster_core::outbox::Failure;
+use muster_core::outbox::{Details, Failure};
 use tokio::time::Instant;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceBuilder, ServiceExt};
@@ -251,23 +251,52 @@ async fn finish(response: Response<Incoming>) -> Result<(), Failure> {
     }
     let text = Limited::new(body, MAX_ERROR_BODY).collect().await;
     let text = text.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    let (message, details) = said(&text, head.status);
     Err(Failure::Status {
         code: head.status.as_u16(),
-        message: message(&text, head.status),
+        message,
         retry_after: retry_after(&head.headers),
+        details,
     })
 }
 
-/// The message of a `metav1.Status`, or whatever the server sent instead.
-fn message(body: &[u8], status: http::StatusCode) -> String {
+/// What a `metav1.Status` says, or whatever the server sent instead.
+fn said(body: &[u8], status: http::StatusCode) -> (String, Details) {
     #[derive(serde::Deserialize)]
     struct Status {
         message: String,
+        #[serde(default)]
+        reason: String,
+        #[serde(default)]
+        details: Option<About>,
+    }
+    #[derive(Default, serde::Deserialize)]
+    #[serde(default)]
+    struct About {
+        kind: String,
+        causes: Vec<Cause>,
+    }
+    #[derive(Default, serde::Deserialize)]
+    #[serde(default)]
+    struct Cause {
+        reason: String,
     }
     match serde_json::from_slice::<Status>(body) {
-        Ok(status) => status.message,
-        Err(_) if body.is_empty() => status.to_string(),
-        Err(_) => String::from_utf8_lossy(&body[..body.len().min(256)]).into_owned(),
+        Ok(said) => {
+            let about = said.details.unwrap_or_default();
+            let causes = about.causes.into_iter().map(|cause| cause.reason).collect();
+            (said.message, Details { reason: said.reason, kind: about.kind, causes })
+        }
+        Err(_) => {
+            // Not an API server's own words: a proxy's, which is no reason to give up.
+            let text = if body.is_empty() {
+                status.to_string()
+            } else {
+                String::from_utf8_lossy(&body[..body.len().min(256)]).into_owned()
+            };
+            let reason = status.canonical_reason().unwrap_or("Unknown").to_owned();
+            (text, Details { reason, ..Details::default() })
+        }
     }
 }
 

@@ -9,9 +9,11 @@
 //!
 //!     cargo bench --bench live
 //!     cargo bench --bench live -- --workload plain,gpu --nodes 500 --pods 500
+//!     cargo bench --bench live -- --workload preemption
 
 mod floor;
 mod observe;
+mod preemption;
 mod report;
 mod run;
 mod workload;
@@ -76,7 +78,7 @@ async fn compare(args: &Compare) -> anyhow::Result<()> {
     let workloads = Workload::choose(&args.workload)?;
     let mut report = Report::new(args.nodes, args.pods);
     for workload in workloads {
-        for &scheduler in &args.schedulers {
+        for &scheduler in args.schedulers.iter().filter(|s| s.makes_sense(workload)) {
             let outcome = if scheduler.supports(workload) {
                 let limit = Duration::from_secs(args.timeout);
                 let run = run::run(workload, scheduler, args.nodes, args.pods, limit);

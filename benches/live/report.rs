@@ -16,6 +16,8 @@ pub(crate) struct Done {
     pub(crate) cpu_seconds_per_1000: f64,
     pub(crate) peak_rss_mib: f64,
     pub(crate) events: u64,
+    /// Pods that had to go.
+    pub(crate) evicted: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -29,16 +31,22 @@ pub(crate) enum Outcome {
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Done(done) => write!(
-                f,
-                "{} bound, {:.0} pods/s, first after {:.2} s, {:.2} CPU s per 1,000, {:.0} MiB, {} events",
-                done.bound,
-                done.pods_per_second,
-                done.first_bind_seconds,
-                done.cpu_seconds_per_1000,
-                done.peak_rss_mib,
-                done.events
-            ),
+            Self::Done(done) => {
+                write!(
+                    f,
+                    "{} bound, {:.0} pods/s, first after {:.2} s, {:.2} CPU s per 1,000, {:.0} MiB, {} events",
+                    done.bound,
+                    done.pods_per_second,
+                    done.first_bind_seconds,
+                    done.cpu_seconds_per_1000,
+                    done.peak_rss_mib,
+                    done.events
+                )?;
+                if done.evicted > 0 {
+                    write!(f, ", {} evicted", done.evicted)?;
+                }
+                Ok(())
+            }
             Self::DidNotFinish { bound, pods, limit } => {
                 write!(f, "did not finish ({bound} of {pods} bound in {} s)", limit.as_secs())
             }
@@ -98,6 +106,7 @@ impl Report {
                 "cpuSecondsPer1000Pods": done.cpu_seconds_per_1000,
                 "peakRssMiB": done.peak_rss_mib,
                 "events": done.events,
+                "evicted": done.evicted,
             }),
             Outcome::DidNotFinish { bound, limit, .. } => json!({
                 "outcome": "did not finish", "bound": bound, "limitSeconds": limit.as_secs(),

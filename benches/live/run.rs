@@ -1,18 +1,20 @@
 //! One scheduler on one workload.
 
-use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use kube::Client;
-use muster_control_plane::{ControlPlane, Process, Tool, binary, cpu_seconds};
-use serde_json::{Value, json};
+use muster_control_plane::{ControlPlane, KUBE_SCHEDULER, Process, cpu_seconds};
+use serde_json::Value;
 
 use crate::observe::{Observer, Seen};
+use crate::preemption::LOW_PODS;
 use crate::report::{Done, Outcome};
 use crate::workload::Workload;
+
+const EVENTS: &str = "/apis/events.k8s.io/v1/events";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Scheduler {
@@ -21,10 +23,6 @@ pub(crate) enum Scheduler {
     Muster,
     Floor,
 }
-
-/// All run as the user for whom every cluster has a role and a fairness level,
-/// so that the API server treats them alike.
-const IDENTITY: &str = "system:kube-scheduler";
 
 impl Scheduler {
     pub(crate) fn name(self) -> &'static str {
@@ -47,26 +45,17 @@ impl Scheduler {
         self != Self::Muster || workload.in_muster()
     }
 
+    /// Whether there is anything to compare.
+    pub(crate) fn makes_sense(self, workload: Workload) -> bool {
+        self != Self::Floor || workload.has_floor()
+    }
+
     fn command(self, cp: &ControlPlane, workload: Workload) -> Result<Command> {
-        let kubeconfig = cp.kubeconfig(IDENTITY, &[])?;
+        // One user for all, so that the API server treats them alike.
+        let kubeconfig = cp.kubeconfig(KUBE_SCHEDULER, &[])?;
         let mut command;
         match self {
-            Self::Upstream => {
-                let config = cp.dir().join("scheduler.yaml");
-                let text = json!({
-                    "apiVersion": "kubescheduler.config.k8s.io/v1",
-                    "kind": "KubeSchedulerConfiguration",
-                    "leaderElection": {"leaderElect": false},
-                    "clientConnection": {"kubeconfig": kubeconfig, "qps": 5_000, "burst": 5_000},
-                });
-                fs::write(&config, text.to_string())?;
-                command = Command::new(binary(Tool::KubeScheduler)?);
-                command.arg("--config").arg(config).arg("--secure-port=0");
-                let gates = workload.feature_gates();
-                if !gates.is_empty() {
-                    command.arg(format!("--feature-gates={}", gates.join(",")));
-                }
-            }
+            Self::Upstream => return cp.kube_scheduler(workload.feature_gates()),
             Self::Muster => {
                 command = Command::new(env!("CARGO_BIN_EXE_muster"));
                 command
@@ -90,7 +79,7 @@ pub(crate) async fn run(
     limit: Duration,
 ) -> Result<Outcome> {
     let label = format!("{}: {}", workload.name(), scheduler.name());
-    let pods = workload.pods(pods);
+    let pods = workload.pods(pods, nodes);
     eprintln!("{label}: starting a control plane, then {nodes} nodes and {pods} pods");
     let cp = ControlPlane::builder()
         .feature_gates(workload.feature_gates())
@@ -103,6 +92,7 @@ pub(crate) async fn run(
     let servers: Vec<u32> = cp.pids().into_iter().map(|(_, pid)| pid).collect();
     quiet(|| servers.iter().map(|pid| cpu_seconds(*pid)).sum(), 0.1).await?;
 
+    let before = count(&client, LOW_PODS).await?;
     let begin = Instant::now();
     let process = cp.spawn(scheduler.name(), &command)?;
     let seen = watch(&label, &observer, &process, pods, begin + limit).await?;
@@ -118,7 +108,8 @@ pub(crate) async fn run(
         first_bind_seconds: (first - begin).as_secs_f64(),
         cpu_seconds_per_1000: process.cpu_seconds()? / thousands,
         peak_rss_mib: process.peak_rss_bytes()? as f64 / f64::from(1 << 20),
-        events: count_events(&client).await?,
+        events: count(&client, EVENTS).await?,
+        evicted: before - count(&client, LOW_PODS).await?,
     }))
 }
 
@@ -167,8 +158,9 @@ async fn quiet(cpu: impl Fn() -> Result<f64>, share: f64) -> Result<()> {
     Ok(())
 }
 
-async fn count_events(client: &Client) -> Result<u64> {
-    let request = http::Request::get("/apis/events.k8s.io/v1/events?limit=1").body(Vec::new())?;
+/// How many objects a collection has.
+async fn count(client: &Client, path: &str) -> Result<u64> {
+    let request = http::Request::get(format!("{path}?limit=1")).body(Vec::new())?;
     let list: Value = client.request(request).await?;
     let first = list["items"].as_array().map_or(0, Vec::len) as u64;
     Ok(first + list["metadata"]["remainingItemCount"].as_u64().unwrap_or(0))

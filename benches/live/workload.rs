@@ -5,6 +5,8 @@ use kube::Client;
 use muster_control_plane::{create_nodes, create_objects, node};
 use serde_json::{Value, json};
 
+use crate::preemption;
+
 /// Nodes per rack, a label on every node.
 const RACK: usize = 32;
 const ZONES: usize = 10;
@@ -28,11 +30,20 @@ pub(crate) enum Workload {
     Gangs,
     /// Native gangs of 16, each in one rack.
     GangsRack,
+    /// Every node full of pods of lower priority, three of which must go per pod.
+    Preemption,
 }
 
 impl Workload {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Plain, Self::Gpu, Self::Spread, Self::AntiAffinity, Self::Gangs, Self::GangsRack];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Plain,
+        Self::Gpu,
+        Self::Spread,
+        Self::AntiAffinity,
+        Self::Gangs,
+        Self::GangsRack,
+        Self::Preemption,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -42,12 +53,13 @@ impl Workload {
             Self::AntiAffinity => "anti-affinity",
             Self::Gangs => "gangs-16",
             Self::GangsRack => "gangs-16-rack",
+            Self::Preemption => "preemption",
         }
     }
 
     /// What Muster can do by now; the rest prints "not yet".
     pub(crate) fn in_muster(self) -> bool {
-        matches!(self, Self::Plain | Self::Gpu | Self::Spread | Self::AntiAffinity)
+        !self.is_gang()
     }
 
     /// By name; none means those that Muster supports.
@@ -85,9 +97,18 @@ impl Workload {
         if self.is_gang() { &["scheduling.k8s.io/v1beta1=true"] } else { &[] }
     }
 
-    /// Whole gangs only.
-    pub(crate) fn pods(self, wanted: usize) -> usize {
-        if self.is_gang() { wanted / GANG * GANG } else { wanted }
+    /// Whether somebody who binds without thinking could do it.
+    pub(crate) fn has_floor(self) -> bool {
+        self != Self::Preemption
+    }
+
+    /// Whole gangs only; of pods that preempt, no more than there are nodes.
+    pub(crate) fn pods(self, wanted: usize, nodes: usize) -> usize {
+        match self {
+            Self::Gangs | Self::GangsRack => wanted / GANG * GANG,
+            Self::Preemption => wanted.min(nodes).min(preemption::PREEMPTORS),
+            _ => wanted,
+        }
     }
 
     /// Creates the nodes, the groups and the pods.
@@ -98,8 +119,12 @@ impl Workload {
         pods: usize,
         scheduler_name: &str,
     ) -> Result<()> {
+        if self == Self::Preemption {
+            preemption::prepare(client).await?;
+        }
+        let cpus = if self == Self::Preemption { "4" } else { "32" };
         create_nodes(client, nodes, |i| {
-            let mut node = node(&format!("node-{i:05}"), "32", "256Gi", 110);
+            let mut node = node(&format!("node-{i:05}"), cpus, "256Gi", 110);
             let labels = node.metadata.labels.get_or_insert_default();
             labels.insert(ZONE_LABEL.to_owned(), format!("zone-{}", i % ZONES));
             labels.insert(RACK_LABEL.to_owned(), format!("rack-{}", i / RACK));
@@ -118,6 +143,9 @@ impl Workload {
         if self.is_gang() {
             let path = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
             create_objects(client, path, "groups", pods / GANG, |i| self.group(i)).await?;
+        }
+        if self == Self::Preemption {
+            preemption::fill(client, nodes).await?;
         }
         let path = "/api/v1/namespaces/default/pods";
         create_objects(client, path, "pods", pods, |i| self.pod(i, scheduler_name)).await
@@ -171,6 +199,10 @@ impl Workload {
                     }],
                 });
                 pod["metadata"]["labels"]["set"] = set.into();
+            }
+            Self::Preemption => {
+                spec["priorityClassName"] = "high".into();
+                spec["containers"][0]["resources"]["requests"]["cpu"] = "3".into();
             }
             Self::Gangs | Self::GangsRack => {
                 spec["schedulingGroup"] = json!({"podGroupName": format!("gang-{}", i / GANG)});

@@ -61,6 +61,24 @@ pub enum Bug {
     ExplanationStale,
     /// The pod's condition is never written.
     ConditionForgotten,
+    /// Victims are chosen whatever their budgets allow.
+    BudgetIgnored,
+    /// Victims are evicted without being asked for dry first.
+    DryRunSkipped,
+    /// A dry run that a budget refuses counts as allowed.
+    RefusalIgnored,
+    /// Pods of the same priority are victims too.
+    VictimOfEqualPriority,
+    /// Nobody is reprieved.
+    SuperfluousVictim,
+    /// The last victim is not asked to go.
+    VictimForgotten,
+    /// A pod that waits for its victims' answers is tried again meanwhile.
+    PlanNotHeld,
+    /// `preemptionPolicy: Never` is not looked at.
+    NeverIgnored,
+    /// The nomination of a pod that is gone stays.
+    NominationLeaked,
 }
 
 #[cfg(any(test, feature = "seeded-bugs"))]
@@ -92,6 +110,19 @@ impl Bug {
         Self::PermitForever,
         Self::ExplanationStale,
         Self::ConditionForgotten,
+    ];
+
+    /// Those of preemption.
+    pub const PREEMPTION: &[Self] = &[
+        Self::BudgetIgnored,
+        Self::DryRunSkipped,
+        Self::RefusalIgnored,
+        Self::VictimOfEqualPriority,
+        Self::SuperfluousVictim,
+        Self::VictimForgotten,
+        Self::PlanNotHeld,
+        Self::NeverIgnored,
+        Self::NominationLeaked,
     ];
 }
 

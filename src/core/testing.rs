@@ -293,6 +293,7 @@ pub(crate) fn model_pod(wire: &k8s::Pod, shape: crate::model::ShapeId) -> Pod {
         may_preempt: true,
         nominated: None,
         nominated_shown: "".into(),
+        nominated_told: None,
         started: wire.status.start_time.map(|t| Tick(t.0)),
         disrupted: false,
         resource_version: meta.resource_version.as_str().into(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use muster_core::Explanation;
-use muster_core::report::NodeVerdict;
+use muster_core::report::{NodeVerdict, PreemptionView};
 
 /// Rejected nodes that are listed by name; more are counted by reason.
 const NAMED: usize = 20;
@@ -24,6 +24,9 @@ pub fn table(e: &Explanation) -> String {
     if !e.message.is_empty() {
         let _ = writeln!(out, "{}", e.message);
     }
+    if let Some(preemption) = &e.preemption {
+        victims(&mut out, preemption);
+    }
     let (fit, out_of_it): (Vec<_>, Vec<_>) = e.nodes.iter().partition(|(_, v)| v.status == "ok");
     if !fit.is_empty() {
         out.push('\n');
@@ -38,6 +41,31 @@ pub fn table(e: &Explanation) -> String {
         }
     }
     out
+}
+
+/// Who could be evicted where: the chosen node first and marked, then by name.
+fn victims(out: &mut String, preemption: &PreemptionView) {
+    if preemption.candidates.is_empty() {
+        return;
+    }
+    out.push('\n');
+    let heading = ["  EVICTION FROM", "AGAINST BUDGETS", "PODS"];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    let mut nodes: Vec<_> = preemption.candidates.iter().collect();
+    nodes.sort_by_key(|(name, _)| **name != preemption.node);
+    for (name, victims) in nodes.iter().take(NAMED) {
+        let mark = if **name == preemption.node { "*" } else { " " };
+        let more = victims.pods.len().saturating_sub(EXAMPLES);
+        let mut pods = victims.pods[..victims.pods.len() - more].join(", ");
+        if more > 0 {
+            let _ = write!(pods, " and {more} more");
+        }
+        rows.push(vec![format!("{mark} {name}"), victims.pdb_violations.to_string(), pods]);
+    }
+    if nodes.len() > NAMED {
+        rows.push(vec![format!("  and {} more", nodes.len() - NAMED), String::new(), String::new()]);
+    }
+    grid(out, &rows, 3);
 }
 
 /// A grid with the first row as heading: text to the left, numbers to the right.

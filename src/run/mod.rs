@@ -61,14 +61,17 @@ pub async fn run(options: Options) -> Result<ExitCode> {
     process::size_pool(options.configuration.parallelism);
     let kubeconfig = options.kubeconfig.as_deref();
     let config = client::load(kubeconfig).await?;
-    let metrics = Metrics::new();
-    let mut scheduler = Scheduler::start(options, &config, &metrics).await?;
+    let names = options.configuration.scheduler_names();
+    let profiles = names.iter().map(|name| Profile::default_named(name)).collect();
+    let mut scheduler = Scheduler::start(options, profiles, &config).await?;
     let code = scheduler.until_the_end().await?;
     Ok(code)
 }
 
-/// The parts, running.
-struct Scheduler {
+/// The parts, running. A program with plugins of its own starts one with
+/// profiles that have them; `muster run` starts one with what the
+/// configuration says.
+pub struct Scheduler {
     writer: Writer,
     /// No cycle starts any more.
     stop: Shutdown,
@@ -83,7 +86,18 @@ struct Scheduler {
 }
 
 impl Scheduler {
-    async fn start(options: Options, config: &kube::Config, metrics: &Metrics) -> Result<Self> {
+    /// Starts to schedule the pods of these profiles.
+    ///
+    /// # Errors
+    ///
+    /// If a part cannot be started.
+    pub async fn start(
+        options: Options,
+        profiles: Vec<Profile>,
+        config: &kube::Config,
+    ) -> Result<Self> {
+        let metrics = Metrics::new();
+        let names: Vec<_> = profiles.iter().map(|p| Arc::clone(p.scheduler_name())).collect();
         let (stop, end) = (Shutdown::new(), Shutdown::new());
         let (mailbox, inbox) = mpsc::channel(MAILBOX);
         let client = client::watching(config)?;
@@ -124,7 +138,7 @@ impl Scheduler {
                 .context("start the watches' thread")?;
         let clock = Clock::new();
         let owner = Owner {
-            core: core(core_config(&options), clock),
+            core: core(core_config(&options, profiles), clock),
             inbox,
             writer: writer.clone(),
             leadership,
@@ -141,7 +155,7 @@ impl Scheduler {
             verbosity: 0,
         };
         let owner_ended = start_owner(owner)?;
-        info!(profiles = ?configuration.scheduler_names(), "started");
+        info!(profiles = ?names, "started");
         Ok(Self {
             writer,
             stop,
@@ -183,6 +197,19 @@ impl Scheduler {
                 ended = &mut self.election => return Ok(lost(ended)),
             }
         }
+        self.end().await;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Where the core can be told something: a verdict on a pod that waits at
+    /// Permit, for instance.
+    #[must_use]
+    pub fn mailbox(&self) -> mpsc::Sender<Message> {
+        self.mailbox.clone()
+    }
+
+    /// Ends in good order: no new cycles, then the writes, then the rest.
+    pub async fn end(&mut self) {
         info!("ending: no new cycles, waiting for writes");
         self.stop.trigger();
         self.writer.drain().await;
@@ -192,7 +219,6 @@ impl Scheduler {
             Ok(Err(error)) => warn!("ended; the lease was not released: {error}"),
             Err(error) => warn!("ended; the lease was not released: {error}"),
         }
-        Ok(ExitCode::SUCCESS)
     }
 }
 
@@ -255,11 +281,10 @@ fn start_owner(owner: Owner) -> Result<oneshot::Receiver<()>> {
 }
 
 #[allow(clippy::needless_update, reason = "a feature of the core, on in tests, adds a field")]
-fn core_config(options: &Options) -> Config {
+fn core_config(options: &Options, profiles: Vec<Profile>) -> Config {
     let configuration = &options.configuration;
-    let names = configuration.scheduler_names();
     Config {
-        profiles: names.iter().map(|name| Profile::default_named(name)).collect(),
+        profiles,
         seed: options.seed,
         backoff: Backoff {
             initial_secs: configuration.pod_initial_backoff_seconds,

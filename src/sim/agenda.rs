@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use muster_api::k8s::{Node, Pod};
-use muster_core::io::{Input, Kind, Tick};
+use muster_core::io::{Input, Kind, Object, Tick};
 use muster_core::outbox::{Failure, PodCall};
 
 use crate::lease::Identity;
@@ -35,6 +35,8 @@ pub(crate) enum Item {
     Node(Arc<Node>, bool),
     /// An object of a list, and whether it cannot be decoded.
     Pod(Arc<Pod>, bool),
+    /// An object of a list, and whether it cannot be decoded.
+    Object(Arc<Object>, bool),
     /// The list is complete, as of this revision.
     End(u64),
     /// Something changed.
@@ -90,7 +92,11 @@ impl Event {
     /// tries again, or says again why it cannot, moves nothing.
     pub(crate) fn moves(&self) -> bool {
         match self {
-            Self::Call(_, _, call, _) => matches!(call, PodCall::Bind(_)),
+            Self::Call(_, _, PodCall::Patch(_), _) => false,
+            // Asking whether something would be allowed changes nothing.
+            Self::Call(_, serial, ..) | Self::Answer(_, serial, _) | Self::Again(_, serial) => {
+                !serial.dry
+            }
             Self::Hear(..)
             | Self::Stream(..)
             | Self::Lease(_)

@@ -4,7 +4,7 @@
 //! [`Link`]; everything the API server accepts is seen by the record and by the
 //! checker before anyone else. No wall clock, no threads, no chance but the seed's.
 
-use muster_core::io::{Effect, Input, Tick};
+use muster_core::io::{Effect, Input, Request, Tick};
 
 use crate::agenda::{Agenda, Event};
 use crate::check::{Checker, Finding};
@@ -105,6 +105,9 @@ impl<'a> Engine<'a> {
             refused: 0,
             warnings: Vec::new(),
         };
+        for class in &scenario.classes {
+            engine.api.add_class(class.clone());
+        }
         for budget in &scenario.budgets {
             engine.api.add_budget(budget.clone());
         }
@@ -375,6 +378,12 @@ impl<'a> Engine<'a> {
             Effect::PatchStatus(patch) => {
                 self.digest.text(&patch.pod.uid);
                 self.digest.text(patch.condition.as_ref().map_or("", |c| &c.message));
+                self.digest.text(patch.nominated_node.as_deref().unwrap_or("-"));
+            }
+            Effect::Call { request: Request::Evict { victim, dry_run }, pod, .. } => {
+                self.digest.text(&pod.uid);
+                self.digest.text(&victim.uid);
+                self.digest.number(u64::from(*dry_run));
             }
             Effect::Event(_) | Effect::Call { .. } => {}
         }
@@ -393,7 +402,7 @@ impl<'a> Engine<'a> {
         self.digest.number(self.now.0.unsigned_abs());
         let (bound, ended) = match notice {
             Notice::Pod { id, .. } => self.standing(id.index()),
-            Notice::Node { .. } => (false, false),
+            Notice::Node { .. } | Notice::Object { .. } => (false, false),
         };
         if self.record.observe(self.now, notice) {
             self.moved = self.now;

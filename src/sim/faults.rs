@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use muster_core::io::Tick;
-use muster_core::outbox::Failure;
+use muster_core::outbox::{Details, Failure};
 
 use crate::rng::Rng;
 use crate::scenario::{BLOWS, Blow, Fault, FaultPlan};
@@ -38,6 +38,12 @@ pub struct Counts {
     pub foreign_binds: u64,
     /// Evictions accepted, and refused for a budget.
     pub evictions: [u64; 2],
+    /// Evictions that a scheduler asked about first.
+    pub dry_runs: u64,
+    /// Pods evicted by a scheduler.
+    pub preempted: u64,
+    /// Evictions, dry runs among them, that a budget kept a scheduler from.
+    pub refused_victims: u64,
     /// Nodes that changed, were lost or came back.
     pub node_changes: u64,
     /// Pods that a kubelet refused because they did not fit.
@@ -57,6 +63,9 @@ impl Counts {
             ("foreignBind", self.foreign_binds),
             ("eviction", self.evictions[0]),
             ("refusedEviction", self.evictions[1]),
+            ("dryRun", self.dry_runs),
+            ("preempted", self.preempted),
+            ("refusedVictim", self.refused_victims),
             ("nodeChange", self.node_changes),
             ("misfit", self.misfits),
         ];
@@ -78,6 +87,9 @@ impl Counts {
         self.foreign_binds += other.foreign_binds;
         self.evictions[0] += other.evictions[0];
         self.evictions[1] += other.evictions[1];
+        self.dry_runs += other.dry_runs;
+        self.preempted += other.preempted;
+        self.refused_victims += other.refused_victims;
         self.node_changes += other.node_changes;
         self.misfits += other.misfits;
     }
@@ -107,7 +119,9 @@ pub(crate) struct Faults {
 
 fn status(code: u16, message: &str, retry_after: Option<u64>) -> Failure {
     let retry_after = retry_after.map(Duration::from_secs);
-    Failure::Status { code, message: message.to_owned(), retry_after }
+    // Not about any object in particular: whoever is answered so may ask again.
+    let details = Details { reason: message.to_owned(), ..Details::default() };
+    Failure::Status { code, message: message.to_owned(), retry_after, details }
 }
 
 impl Faults {

@@ -41,5 +41,7 @@ pub const MAX_WARNINGS: usize = 100;
 pub const MAX_REPLICAS: i64 = 3;
 /// Entries of `budgets`.
 pub const MAX_BUDGETS: usize = 1_000;
+/// Entries of `priorityClasses`.
+pub const MAX_CLASSES: usize = 100;
 /// As [`MAX_STEPS`], when faults are injected.
 pub const MAX_FAULTY_STEPS: u64 = 2_000_000;

@@ -200,6 +200,7 @@ impl Record {
                 }
                 before != (pod.state, pod.started, false)
             }
+            Notice::Object { .. } => false,
         }
     }
 

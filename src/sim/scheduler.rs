@@ -12,6 +12,7 @@ use muster_core::{CacheView, Config, Core, Decision, Outcome, QueueView};
 use crate::agenda::Event;
 use crate::check::Finding;
 use crate::lease::{Candidate, Identity};
+use crate::model::log::{WATCHED, slot};
 use crate::time::{MILLISECOND, Micros};
 use crate::writer::Writer;
 
@@ -152,7 +153,7 @@ pub(crate) struct Process {
     brain: Box<dyn Brain>,
     pub(crate) me: Identity,
     pub(crate) writer: Writer,
-    pub(crate) streams: [Stream; 2],
+    pub(crate) streams: [Stream; WATCHED.len()],
     /// Without a lease the process always leads.
     pub(crate) candidate: Option<Candidate>,
     /// While it stands still: what has arrived.
@@ -162,8 +163,8 @@ pub(crate) struct Process {
     timer_at: Option<Tick>,
     /// How far its clock is ahead.
     offset: Micros,
-    listed: [bool; 2],
-    /// When both kinds were listed first, by its own clock.
+    listed: [bool; WATCHED.len()],
+    /// When all kinds were listed first, by its own clock.
     listed_at: Option<Tick>,
 }
 
@@ -173,14 +174,14 @@ impl Process {
             brain,
             me,
             writer: Writer::default(),
-            streams: [Stream::default(); 2],
+            streams: [Stream::default(); WATCHED.len()],
             candidate: elects.then(|| Candidate::new(me)),
             frozen: None,
             free_at: now,
             cycle_at: None,
             timer_at: None,
             offset: 0,
-            listed: [false; 2],
+            listed: [false; WATCHED.len()],
             listed_at: None,
         }
     }
@@ -222,8 +223,8 @@ impl Process {
     pub(crate) fn hear(&mut self, now: Tick, input: Input) -> Option<Wish> {
         let local = self.local(now);
         if let Input::RelistDone(kind) = input {
-            self.listed[kind as usize] = true;
-            if self.listed == [true; 2] {
+            self.listed[slot(kind)] = true;
+            if self.listed == [true; WATCHED.len()] {
                 self.listed_at.get_or_insert(local);
             }
         }
@@ -291,6 +292,6 @@ impl Process {
     }
 
     pub(crate) fn stream(&mut self, kind: Kind) -> &mut Stream {
-        &mut self.streams[kind as usize]
+        &mut self.streams[slot(kind)]
     }
 }

@@ -6,13 +6,12 @@
 //!
 //! [`Faults`]: crate::faults::Faults
 
-use muster_core::io::Kind;
-
 use crate::agenda::Event;
 use crate::check::rest::{Statement, Truth};
 use crate::engine::Engine;
 use crate::lease::{Identity, RETRY};
 use crate::link::Replica;
+use crate::model::log::WATCHED;
 use crate::scenario::{Blow, Fault};
 use crate::scheduler::Process;
 use crate::time::Micros;
@@ -30,8 +29,7 @@ impl Engine<'_> {
         if self.starts[index] == 0 {
             self.first_list(me);
         } else {
-            self.reconnect(me, Kind::Node);
-            self.reconnect(me, Kind::Pod);
+            WATCHED.into_iter().for_each(|kind| self.reconnect(me, kind));
         }
         if self.lease.is_some() {
             self.agenda.push(self.now, Event::Lease(me));
@@ -131,8 +129,7 @@ impl Engine<'_> {
     fn cut_all(&mut self, only: Option<Replica>) {
         let all: Vec<Identity> = self.processes.iter().flatten().map(|p| p.me).collect();
         for who in all.into_iter().filter(|who| only.is_none_or(|only| only == who.0)) {
-            self.cut(who, Kind::Node);
-            self.cut(who, Kind::Pod);
+            WATCHED.into_iter().for_each(|kind| self.cut(who, kind));
         }
     }
 

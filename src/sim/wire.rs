@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use muster_api::k8s::{Node, Pod};
-use muster_core::io::{Change, Effect, Input, Kind, ObjectKey, Reply, Tick};
-use muster_core::outbox::{CALL_DEADLINE, Failure, NOT_LEADING, PodCall};
+use muster_api::k8s::{self, Node, Pod};
+use muster_core::io::{Change, Effect, Input, Kind, Object, ObjectKey, Reply, Request, Tick};
+use muster_core::outbox::{CALL_DEADLINE, Evict, Failure, NOT_LEADING, PodCall};
 
 use crate::agenda::{Event, Item, Manner};
 use crate::engine::Engine;
@@ -17,7 +17,9 @@ use crate::lease::Identity;
 use crate::link::{Hop, Watcher};
 use crate::model::api::Notice;
 use crate::model::cluster::ORPHAN_QUARANTINE;
-use crate::model::log::Listing;
+use crate::model::errors::ApiError;
+use crate::model::eviction::DeleteOptions;
+use crate::model::log::{Listing, WATCHED};
 use crate::model::objects::is_terminal;
 use crate::scenario::Fault;
 use crate::time::Micros;
@@ -29,7 +31,7 @@ const LIST_STEP: Micros = 50;
 impl Engine<'_> {
     /// A scheduler's first list, which nobody disturbs.
     pub(crate) fn first_list(&mut self, who: Identity) {
-        for kind in [Kind::Node, Kind::Pod] {
+        for kind in WATCHED {
             let revision = self.api.revision();
             self.list(who, kind, revision, 0);
         }
@@ -49,9 +51,10 @@ impl Engine<'_> {
             None if kind == Kind::Node => {
                 Listing::Nodes(self.api.nodes().map(|n| (n.clone(), false)).collect())
             }
-            None => {
+            None if kind == Kind::Pod => {
                 Listing::Pods(self.api.pods().map(|(_, p)| (p.object.clone(), false)).collect())
             }
+            None => Listing::Objects(self.api.objects(kind).map(|o| (o, false)).collect()),
         };
         let mut at = now;
         let mut send = |engine: &mut Self, item: Item| {
@@ -65,6 +68,9 @@ impl Engine<'_> {
             }
             Listing::Pods(pods) => {
                 pods.into_iter().for_each(|(pod, broken)| send(self, Item::Pod(pod, broken)));
+            }
+            Listing::Objects(objects) => {
+                objects.into_iter().for_each(|(o, broken)| send(self, Item::Object(o, broken)));
             }
         }
         send(self, Item::End(revision));
@@ -157,6 +163,7 @@ impl Engine<'_> {
             // The field selector leaves out pods that have ended.
             Item::Pod(pod, _) if is_terminal(&pod) => return,
             Item::Pod(pod, broken) => read_pod(&pod, broken),
+            Item::Object(object, broken) => read_object(&object, broken),
             Item::Notice(notice) => {
                 let revision = notice.revision();
                 if let Some(process) = self.process(who) {
@@ -173,7 +180,11 @@ impl Engine<'_> {
 
     /// An effect is handed to the writer, which starts what can start.
     pub(crate) fn submit(&mut self, who: Identity, effect: Effect) {
-        if let Effect::Call { token, plugin, .. } = effect {
+        let evicts = matches!(&effect, Effect::Call { request: Request::Evict { .. }, .. });
+        if let Effect::Call { token, plugin, .. } = &effect
+            && !evicts
+        {
+            let token = *token;
             self.warn(format!("plugin {plugin} called outside; nobody is there"));
             let reply = Reply::Failed(Arc::from("nobody answers in a simulation"));
             let at = self.link.arrival(Hop::Answer(who.0), self.now);
@@ -229,7 +240,7 @@ impl Engine<'_> {
 
     /// A call reaches the API server, whether or not its sender still lives.
     pub(crate) fn serve(&mut self, who: Identity, serial: Serial, call: &PodCall, manner: Manner) {
-        let is_bind = matches!(call, PodCall::Bind(_));
+        let waited_for = !matches!(call, PodCall::Patch(_));
         let result = match manner {
             Manner::Fail(failure, false) => Err(failure),
             Manner::Fail(failure, true) => {
@@ -242,7 +253,7 @@ impl Engine<'_> {
                 return;
             }
         };
-        let hop = if is_bind { Hop::Answer(who.0) } else { Hop::Done(who.0) };
+        let hop = if waited_for { Hop::Answer(who.0) } else { Hop::Done(who.0) };
         let at = self.link.arrival(hop, self.now);
         self.agenda.push(at, Event::Answer(who, serial, result));
     }
@@ -269,6 +280,7 @@ impl Engine<'_> {
                 }
                 Err(error) => Err(error),
             },
+            PodCall::Evict(evict) => self.evict(evict),
         };
         let changed = self.api.revision() != before;
         let holder = self.lease.as_ref().and_then(|lease| lease.holder);
@@ -276,7 +288,34 @@ impl Engine<'_> {
         let pod = self.api.find(call.pod()).and_then(|id| self.api.pod(id));
         let scheduler = pod.map(|stored| stored.object.spec.scheduler_name.as_str());
         self.checker.wrote(self.now, call, changed, deposed, scheduler);
-        result.map_err(crate::model::errors::ApiError::failure)
+        result.map_err(ApiError::failure)
+    }
+
+    /// Carries an eviction out, or says what would come of it.
+    fn evict(&mut self, evict: &Evict) -> Result<(), ApiError> {
+        let victim = &evict.victim;
+        let Some(id) = self.api.pod_named(&victim.namespace, &victim.name) else {
+            return Err(ApiError::not_found("pods", &victim.name));
+        };
+        let options = DeleteOptions {
+            uid: Some(victim.uid.to_string()),
+            dry_run: evict.dry_run,
+            ..DeleteOptions::default()
+        };
+        let before = self.api.pod(id).map(|stored| Arc::clone(&stored.object));
+        let budgets = self.api.budgets().to_vec();
+        let result = self.api.evict(self.now, id, &options);
+        if let (Ok(()), Some(before), false) = (&result, before, evict.dry_run) {
+            let preemptor = self.api.find(&evict.preemptor).and_then(|id| self.api.pod(id));
+            let preemptor = preemptor.map(|stored| &*stored.object);
+            self.checker.evicted(self.now, preemptor, &before, &budgets);
+        }
+        let counts = &mut self.link.faults.counts;
+        let refused = result.as_ref().is_err_and(|error| error.cause == Some("DisruptionBudget"));
+        counts.dry_runs += u64::from(evict.dry_run);
+        counts.preempted += u64::from(result.is_ok() && !evict.dry_run);
+        counts.refused_victims += u64::from(refused);
+        result
     }
 
     /// An attempt of a call has ended.
@@ -313,6 +352,9 @@ impl Engine<'_> {
                 self.agenda.push(at, Event::Stream(who, kind, stream.generation, item));
             }
         }
+        if matches!(notice, Notice::Object { .. }) {
+            return; // kubelets and controllers read the store's own
+        }
         for watcher in [Watcher::Kubelets, Watcher::Controllers] {
             let at = self.link.arrival(Hop::Watch(watcher, kind), self.now);
             self.agenda.push(at, Event::Notify(watcher, notice.clone()));
@@ -340,6 +382,7 @@ fn read(notice: &Notice) -> Option<Input> {
             }
             read_pod(object, *broken)
         }
+        Notice::Object { object, broken } => read_object(object, *broken),
     }
 }
 
@@ -351,6 +394,19 @@ fn read_node(node: &Arc<Node>, broken: bool) -> Option<Input> {
 fn read_pod(pod: &Arc<Pod>, broken: bool) -> Option<Input> {
     let pod = if broken { garbled(&pod.metadata.name, "priority")? } else { Pod::clone(pod) };
     Some(Input::Pod(Change::Upsert(Box::new(pod))))
+}
+
+fn read_object(object: &Object, broken: bool) -> Option<Input> {
+    let name = &object.metadata().name;
+    let object = match object {
+        Object::PriorityClass(_) if broken => {
+            let text = r#"{"value":"garbled"}"#;
+            Object::PriorityClass(serde_json::from_str::<k8s::PriorityClass>(text).ok()?)
+        }
+        _ if broken => Object::PodDisruptionBudget(garbled(name, "selector")?),
+        whole => whole.clone(),
+    };
+    Some(Input::Object(Box::new(object)))
 }
 
 /// An object with a field of the wrong type, through the decoder of the live watch.

@@ -5,13 +5,12 @@
 //! are driven by the agenda instead of by lanes. Must never look at the store.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use muster_core::io::{Effect, Input};
+use muster_core::io::{Effect, Eviction, Input, Reply, Request};
 use muster_core::outbox::{
-    Added, BIND_ATTEMPTS, BIND_PAUSE, Bind, Dispatch, Failure, PATCH_ATTEMPTS, PodCall, REST_PAUSE,
-    judge, write_error,
+    Added, BIND_ATTEMPTS, BIND_PAUSE, Bind, Dispatch, EVICTION_ATTEMPTS, Evict, Failure,
+    PATCH_ATTEMPTS, PodCall, REST_PAUSE, eviction_error, judge, judge_eviction, write_error,
 };
 
 use crate::time::Micros;
@@ -27,7 +26,11 @@ struct Flight {
 
 /// Names one attempt of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Serial(u64);
+pub(crate) struct Serial {
+    number: u64,
+    /// It changes nothing, whatever comes of it.
+    pub(crate) dry: bool,
+}
 
 /// The writer.
 #[derive(Default)]
@@ -51,14 +54,18 @@ fn micros(pause: Duration) -> Micros {
 }
 
 impl Writer {
-    /// Takes an effect over; whether it is a call for the API server.
+    /// Takes over an effect that is a call for the API server.
     pub(crate) fn submit(&mut self, effect: Effect) {
         let call = match effect {
             Effect::Bind { pod, node, attempt } => PodCall::Bind(Bind { pod, node, attempt }),
             Effect::PatchStatus(patch) => PodCall::Patch(patch),
+            Effect::Call { token, pod, request: Request::Evict { victim, dry_run }, .. } => {
+                PodCall::Evict(Evict { token, preemptor: pod, victim, dry_run })
+            }
             Effect::Event(_) | Effect::Call { .. } => return,
         };
-        // A bind that is replaced is never answered: the core has given it up.
+        // A bind that is replaced is never answered: the core has given it up. That
+        // more evictions wait than may is no world that is simulated.
         let _: Added = self.dispatch.add(call);
     }
 
@@ -67,14 +74,15 @@ impl Writer {
         let call = self.dispatch.take()?;
         let pause = match call {
             PodCall::Bind(_) => BIND_PAUSE,
-            PodCall::Patch(_) => REST_PAUSE,
+            PodCall::Patch(_) | PodCall::Evict(_) => REST_PAUSE,
         };
         Some(self.fly(Flight { call, attempt: 1, doubt: false, pause }))
     }
 
     fn fly(&mut self, flight: Flight) -> Serial {
         self.serial += 1;
-        let serial = Serial(self.serial);
+        let dry = matches!(&flight.call, PodCall::Evict(evict) if evict.dry_run);
+        let serial = Serial { number: self.serial, dry };
         self.flights.insert(serial, flight);
         serial
     }
@@ -92,9 +100,8 @@ impl Writer {
         may_write: bool,
     ) -> Option<After> {
         let mut flight = self.flights.remove(&serial)?;
-        let uid = Arc::clone(&flight.call.pod().uid);
         let Err(failure) = result else {
-            self.dispatch.done(&uid);
+            self.dispatch.done(&flight.call);
             return Some(After::Ended(answer(flight.call, Ok(()))));
         };
         let verdict = judge(&failure);
@@ -102,9 +109,10 @@ impl Writer {
         let (again, attempts, growth) = match flight.call {
             PodCall::Bind(_) => (verdict.again, BIND_ATTEMPTS, 5),
             PodCall::Patch(_) => (verdict.again || verdict.doubt, PATCH_ATTEMPTS, 2),
+            PodCall::Evict(_) => (judge_eviction(&failure).again, EVICTION_ATTEMPTS, 2),
         };
         if !again || flight.attempt == attempts || !may_write {
-            self.dispatch.done(&uid);
+            self.dispatch.done(&flight.call);
             let doubt = flight.doubt;
             return Some(After::Ended(answer(flight.call, Err((failure, doubt)))));
         }
@@ -120,11 +128,20 @@ impl Writer {
     }
 }
 
-/// What the core hears: of binds only.
+/// What the core hears: of binds and evictions only.
 fn answer(call: PodCall, result: Result<(), (Failure, bool)>) -> Option<Input> {
-    let PodCall::Bind(Bind { pod, attempt, .. }) = call else {
-        return None;
-    };
-    let result = result.map_err(|(failure, doubt)| write_error(&failure, doubt));
-    Some(Input::BindDone { pod, attempt, result })
+    match call {
+        PodCall::Bind(Bind { pod, attempt, .. }) => {
+            let result = result.map_err(|(failure, doubt)| write_error(&failure, doubt));
+            Some(Input::BindDone { pod, attempt, result })
+        }
+        PodCall::Evict(Evict { token, .. }) => {
+            let eviction = match result {
+                Ok(()) => Eviction::Accepted,
+                Err((failure, _)) => eviction_error(&failure),
+            };
+            Some(Input::Reply { token, reply: Reply::Evicted(eviction) })
+        }
+        PodCall::Patch(_) => None,
+    }
 }

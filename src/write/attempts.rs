@@ -6,9 +6,12 @@
 
 use std::time::Duration;
 
-use muster_core::io::WriteError;
-pub use muster_core::outbox::{BIND_ATTEMPTS, CALL_DEADLINE, PATCH_ATTEMPTS};
-use muster_core::outbox::{BIND_PAUSE, Failure, NOT_LEADING, REST_PAUSE, judge, write_error};
+use muster_core::io::{Eviction, WriteError};
+pub use muster_core::outbox::{BIND_ATTEMPTS, CALL_DEADLINE, EVICTION_ATTEMPTS, PATCH_ATTEMPTS};
+use muster_core::outbox::{
+    BIND_PAUSE, Failure, NOT_LEADING, REST_PAUSE, eviction_error, judge, judge_eviction,
+    write_error,
+};
 use tokio::time::Instant;
 
 use crate::client::{Call, Wire};
@@ -59,6 +62,24 @@ impl Fenced {
             }
             tokio::time::sleep(jittered(pause.max(verdict.pause))).await;
             pause *= 5;
+            attempt += 1;
+        }
+    }
+
+    /// Evicts, or says what kept the server from it.
+    pub(super) async fn evict(&self, call: Call) -> Eviction {
+        let mut pause = REST_PAUSE;
+        let mut attempt = 1;
+        loop {
+            let Err(failure) = self.attempt(call.clone()).await else {
+                return Eviction::Accepted;
+            };
+            let verdict = judge_eviction(&failure);
+            if !verdict.again || attempt == EVICTION_ATTEMPTS || !self.may_write() {
+                return eviction_error(&failure);
+            }
+            tokio::time::sleep(jittered(pause.max(verdict.pause))).await;
+            pause *= 2;
             attempt += 1;
         }
     }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::client::Call;
-use muster_core::outbox::Bind;
+use muster_core::outbox::{Bind, Evict};
 
 const JSON: &str = "application/json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
@@ -65,6 +65,26 @@ pub(super) fn bind(bind: &Bind) -> Call {
     Call {
         method: Method::POST,
         path: pod_path(pod, "binding"),
+        content_type: JSON,
+        body: encode(&body),
+    }
+}
+
+/// POST pods/NAME/eviction, guarded by the victim's UID.
+pub(super) fn evict(evict: &Evict) -> Call {
+    let victim = &evict.victim;
+    let mut options = json!({"preconditions": {"uid": victim.uid}});
+    if evict.dry_run {
+        options["dryRun"] = json!(["All"]);
+    }
+    let body = json!({
+        "apiVersion": "policy/v1", "kind": "Eviction",
+        "metadata": {"name": victim.name, "namespace": victim.namespace},
+        "deleteOptions": options,
+    });
+    Call {
+        method: Method::POST,
+        path: pod_path(victim, "eviction"),
         content_type: JSON,
         body: encode(&body),
     }
@@ -208,6 +228,8 @@ pub(super) fn event(record: &EventRecord, name: &str, time: &str, instance: &str
         action: &'a str,
         reason: &'a str,
         regarding: Regarding<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        related: Option<Regarding<'a>>,
         note: &'a str,
         r#type: &'a str,
     }
@@ -220,6 +242,15 @@ pub(super) fn event(record: &EventRecord, name: &str, time: &str, instance: &str
         name: &'a str,
         uid: &'a str,
     }
+    fn regarding(pod: &PodRef) -> Regarding<'_> {
+        Regarding {
+            api_version: "v1",
+            kind: "Pod",
+            namespace: &pod.namespace,
+            name: &pod.name,
+            uid: &pod.uid,
+        }
+    }
     let pod = &record.pod;
     let body = Event {
         api_version: "events.k8s.io/v1",
@@ -230,13 +261,8 @@ pub(super) fn event(record: &EventRecord, name: &str, time: &str, instance: &str
         reporting_instance: instance,
         action: record.action,
         reason: record.reason,
-        regarding: Regarding {
-            api_version: "v1",
-            kind: "Pod",
-            namespace: &pod.namespace,
-            name: &pod.name,
-            uid: &pod.uid,
-        },
+        regarding: regarding(pod),
+        related: record.related.as_ref().map(regarding),
         note: cut(&record.note, MAX_NOTE),
         r#type: if record.warning { "Warning" } else { "Normal" },
     };
@@ -319,12 +345,33 @@ mod tests {
                 "message": "0/1 nodes are available", "lastProbeTime": null,
                 "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 2}]}})
         );
+        let judged = patch.clone();
         patch.condition = None;
         patch.nominated_node = Some("".into());
         let cleared = json!({"metadata": {"uid": "u"}, "status": {"nominatedNodeName": null}});
         assert_eq!(body(&status(&patch, None)), cleared);
         patch.nominated_node = Some("n".into());
-        assert_eq!(body(&status(&patch, None))["status"]["nominatedNodeName"], "n");
+        let set = json!({"metadata": {"uid": "u"}, "status": {"nominatedNodeName": "n"}});
+        assert_eq!(body(&status(&patch, None)), set);
+        let both = StatusPatch { nominated_node: Some("".into()), ..judged };
+        let body = body(&status(&both, None));
+        assert_eq!(body["status"]["conditions"][0]["message"], "0/1 nodes are available");
+        assert_eq!(body["status"].get("nominatedNodeName"), Some(&Value::Null));
+    }
+
+    #[test]
+    fn an_eviction_is_for_one_incarnation_and_may_be_dry() {
+        let (token, victim) = (muster_core::io::Token(1), pod());
+        let mut asked = Evict { token, preemptor: pod(), victim, dry_run: false };
+        let call = evict(&asked);
+        assert_eq!(call.path, "/api/v1/namespaces/ns/pods/p/eviction");
+        let mut expected = json!({"apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": {"name": "p", "namespace": "ns"},
+            "deleteOptions": {"preconditions": {"uid": "u"}}});
+        assert_eq!(body(&call), expected);
+        asked.dry_run = true;
+        expected["deleteOptions"]["dryRun"] = json!(["All"]);
+        assert_eq!(body(&evict(&asked)), expected);
     }
 
     #[test]
@@ -377,6 +424,13 @@ mod tests {
         assert_eq!(body(&call)["note"].as_str().unwrap().len(), 1024);
         assert_eq!(body(&call)["type"], "Warning");
         assert_eq!(body(&call)["regarding"]["uid"], "u");
+        assert_eq!(body(&call)["related"], Value::Null);
+        let other = PodRef { namespace: "other".into(), name: "q".into(), uid: "v".into() };
+        let record = EventRecord { related: Some(other), ..record };
+        assert_eq!(
+            body(&event(&record, &name, "", ""))["related"],
+            json!({"apiVersion": "v1", "kind": "Pod", "namespace": "other", "name": "q", "uid": "v"})
+        );
     }
 
     #[test]

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use muster_core::io::{EventRecord, Input, StatusPatch, WriteError};
-use muster_core::outbox::{Bind, Failure, PodCall};
+use muster_core::io::{EventRecord, Eviction, Input, Reply, StatusPatch, WriteError};
+use muster_core::outbox::{Bind, Evict, Failure, PodCall};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tracing::{debug, error, warn};
+use tracing::{debug, error, info, warn};
 
 use super::attempts::{EVENT_ATTEMPTS, PATCH_ATTEMPTS};
 use super::bucket::Bucket;
@@ -150,15 +150,15 @@ impl Shared {
         };
         let call_type = call.call_type();
         self.metrics.pending_async_calls(call_type, -1);
-        let uid = call.pod().uid.clone();
         let begin = Instant::now();
-        let ok = match call {
+        let ok = match &call {
             PodCall::Bind(bind) => self.bind(bind).await,
-            PodCall::Patch(patch) => self.patch(&patch).await,
+            PodCall::Patch(patch) => self.patch(patch).await,
+            PodCall::Evict(evict) => self.evict(evict).await,
         };
         let result = if ok { "success" } else { "error" };
         self.metrics.async_call(call_type, result, begin.elapsed().as_secs_f64());
-        if self.state.lock().dispatch.done(&uid) {
+        if self.state.lock().dispatch.done(&call) {
             self.calls.add_permits(1);
         }
     }
@@ -181,9 +181,9 @@ impl Shared {
         self.events_flying.fetch_sub(1, Ordering::Relaxed);
     }
 
-    async fn bind(&self, bind: Bind) -> bool {
+    async fn bind(&self, bind: &Bind) -> bool {
         let begin = Instant::now();
-        let result = self.fenced.bind(bodies::bind(&bind)).await;
+        let result = self.fenced.bind(bodies::bind(bind)).await;
         let label = match &result {
             Ok(()) => "success",
             Err(WriteError::Conflict(_)) => "conflict",
@@ -201,7 +201,32 @@ impl Shared {
             self.state.lock().known.0.remove(&bind.pod.uid);
         }
         self.unanswered.fetch_sub(1, Ordering::Relaxed);
-        let answer = Input::BindDone { pod: bind.pod, attempt: bind.attempt, result };
+        let answer = Input::BindDone { pod: bind.pod.clone(), attempt: bind.attempt, result };
+        // Fails only when the owner has ended, and then the process does.
+        let _ = self.answers.send(Message::Input(answer)).await;
+        ok
+    }
+
+    async fn evict(&self, evict: &Evict) -> bool {
+        let eviction = self.fenced.evict(bodies::evict(evict)).await;
+        let (pod, victim, dry_run) = (&evict.preemptor, &evict.victim, evict.dry_run);
+        let ok = match &eviction {
+            Eviction::Accepted | Eviction::Gone => {
+                debug!(%pod, %victim, dry_run, "eviction: {eviction:?}");
+                true
+            }
+            // An answer like any other: the budget does what it is for.
+            Eviction::Refused(why) => {
+                info!(%pod, %victim, dry_run, "eviction refused: {why}");
+                true
+            }
+            Eviction::Unavailable(why) | Eviction::Failed(why) => {
+                warn!(%pod, %victim, dry_run, "eviction failed: {why}");
+                false
+            }
+        };
+        self.unanswered.fetch_sub(1, Ordering::Relaxed);
+        let answer = Input::Reply { token: evict.token, reply: Reply::Evicted(eviction) };
         // Fails only when the owner has ended, and then the process does.
         let _ = self.answers.send(Message::Input(answer)).await;
         ok

@@ -1,7 +1,8 @@
 //! The writer: the core's effects as calls to the API server.
 //!
 //! Owns: one waiting call per pod ([`muster_core::outbox`]), how many calls are on their
-//! way, what is tried again ([`attempts`]), and the answers to the core. Runs
+//! way, what is tried again ([`attempts`]), and the answers to the core: every bind,
+//! every eviction and every write of objects that is accepted is answered. Runs
 //! on a thread of its own, so that a burst of decoding cannot delay a bind.
 //!
 //! Must never decide what to write, start a call when we may not write, or
@@ -11,12 +12,16 @@ mod attempts;
 mod bodies;
 mod bucket;
 mod events;
+#[cfg(test)]
+mod eviction_tests;
 mod lanes;
 mod objects;
 #[cfg(test)]
 mod tests;
 
-pub use attempts::{BIND_ATTEMPTS, CALL_DEADLINE, EVENT_ATTEMPTS, PATCH_ATTEMPTS};
+pub use attempts::{
+    BIND_ATTEMPTS, CALL_DEADLINE, EVENT_ATTEMPTS, EVICTION_ATTEMPTS, PATCH_ATTEMPTS,
+};
 pub use events::{MAX_SERIES, SERIES_REFRESH, SERIES_WINDOW};
 pub use muster_core::outbox::{MAX_EVENTS, MAX_PATCHES};
 
@@ -25,8 +30,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use muster_core::io::{Effect, Input, Reply, Request};
-use muster_core::outbox::{Added, Bind, Dispatch, PodCall};
+use muster_core::io::{Effect, Eviction, Input, Reply, Request};
+use muster_core::outbox::{Added, Bind, Dispatch, Evict, PodCall};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tracing::{debug, info, warn};
@@ -82,7 +87,7 @@ struct Shared {
     /// One permit per call that is ready (or was, before it was replaced).
     calls: Semaphore,
     events: Semaphore,
-    /// Binds and writes of objects, accepted and not answered.
+    /// Binds, evictions and writes of objects, accepted and not answered.
     unanswered: AtomicUsize,
     events_flying: AtomicUsize,
     /// Something ended: worth a look for whoever waits for the end.
@@ -185,6 +190,12 @@ impl Writer {
                     calls += 1;
                     continue;
                 }
+                Effect::Call {
+                    token, pod, request: Request::Evict { victim, dry_run }, ..
+                } => {
+                    shared.unanswered.fetch_add(1, Ordering::Relaxed);
+                    PodCall::Evict(Evict { token, preemptor: pod, victim, dry_run })
+                }
                 Effect::Call { token, plugin, .. } => {
                     let text = format!("plugin {plugin} asked for a call that nothing handles");
                     warn!("{text}");
@@ -193,7 +204,7 @@ impl Writer {
                     continue;
                 }
             };
-            calls += usize::from(shared.add(&mut state.dispatch, call));
+            calls += usize::from(shared.add(&mut state.dispatch, call, &mut answers));
         }
         drop(state);
         if calls > 0 {
@@ -205,7 +216,7 @@ impl Writer {
         answers
     }
 
-    /// Binds, and writes of objects, that were accepted and not answered yet.
+    /// Binds, evictions and writes of objects that were accepted and not answered yet.
     #[must_use]
     pub fn unanswered_binds(&self) -> usize {
         self.shared.unanswered.load(Ordering::Relaxed)
@@ -237,8 +248,9 @@ impl Writer {
 }
 
 impl Shared {
-    /// Adds a call; `true` if one more is ready.
-    fn add(&self, dispatch: &mut Dispatch, call: PodCall) -> bool {
+    /// Adds a call; `true` if one more is ready. What answers at once is put into
+    /// `answers`.
+    fn add(&self, dispatch: &mut Dispatch, call: PodCall, answers: &mut Vec<Input>) -> bool {
         let call_type = call.call_type();
         match dispatch.add(call) {
             Added::Waits { ready } => {
@@ -254,6 +266,14 @@ impl Shared {
                 self.metrics.pending_async_calls(call_type, 1);
                 self.metrics.pending_async_calls(old.call_type(), -1);
                 true
+            }
+            Added::Dropped(PodCall::Evict(evict)) => {
+                self.unanswered.fetch_sub(1, Ordering::Relaxed);
+                let text = "too many evictions wait to be asked for";
+                warn!(pod = %evict.victim, "{text}");
+                let reply = Reply::Evicted(Eviction::Unavailable(text.into()));
+                answers.push(Input::Reply { token: evict.token, reply });
+                false
             }
             Added::Dropped(call) => {
                 debug!(pod = %call.pod(), "status patch merged or not worth writing");

@@ -17,10 +17,12 @@ use super::*;
 
 /// What the server saw, and what it answers per pod.
 #[derive(Default)]
-struct Server {
-    seen: Vec<(String, Value)>,
+pub(super) struct Server {
+    pub(super) seen: Vec<(String, Value)>,
     /// Codes to answer with, per path end; then 201.
     answers: HashMap<String, Vec<u16>>,
+    /// What a `Status` says beside its message, per path end.
+    pub(super) details: HashMap<String, Value>,
     /// Pods of which a call is on its way: never two at a time.
     busy: HashMap<String, usize>,
     overlaps: usize,
@@ -36,7 +38,7 @@ async fn handle(
 ) -> (StatusCode, [(&'static str, &'static str); 1], String) {
     let path = uri.path().to_owned();
     let pod = path.split('/').nth(6).unwrap_or_default().to_owned();
-    let code = {
+    let (code, details) = {
         let mut server = server.lock().unwrap();
         let value = serde_json::from_slice(&body).unwrap_or_default();
         server.seen.push((format!("{method} {path}"), value));
@@ -45,7 +47,9 @@ async fn handle(
         let overlap = *busy > 1 && !pod.is_empty();
         server.overlaps += usize::from(overlap);
         let told = server.answers.iter_mut().find(|(end, _)| path.ends_with(end.as_str()));
-        told.and_then(|(_, codes)| (!codes.is_empty()).then(|| codes.remove(0)))
+        let code = told.and_then(|(_, codes)| (!codes.is_empty()).then(|| codes.remove(0)));
+        let details = server.details.iter().find(|(end, _)| path.ends_with(end.as_str()));
+        (code, details.map(|(_, details)| details.clone()))
     };
     tokio::time::sleep(Duration::from_millis(5)).await;
     *server.lock().unwrap().busy.entry(pod).or_default() -= 1;
@@ -54,22 +58,26 @@ async fn handle(
         std::future::pending::<()>().await;
     }
     let code = StatusCode::from_u16(code.unwrap_or(201)).unwrap();
-    let body = json!({"kind": "Status", "message": format!("said {code}"),
+    let mut body = json!({"kind": "Status", "message": format!("said {code}"),
         "metadata": {"resourceVersion": "12"}});
+    if let Some(details) = details {
+        body["reason"] = details["reason"].clone();
+        body["details"] = details["details"].clone();
+    }
     (code, [("x-test", "1")], body.to_string())
 }
 
-struct Rig {
-    server: Shared,
-    writer: Writer,
-    inbox: mpsc::Receiver<Message>,
+pub(super) struct Rig {
+    pub(super) server: Shared,
+    pub(super) writer: Writer,
+    pub(super) inbox: mpsc::Receiver<Message>,
 }
 
-async fn rig(answers: &[(&str, &[u16])]) -> Rig {
+pub(super) async fn rig(answers: &[(&str, &[u16])]) -> Rig {
     rig_with(answers, Leadership::always()).await
 }
 
-async fn rig_with(answers: &[(&str, &[u16])], leadership: Leadership) -> Rig {
+pub(super) async fn rig_with(answers: &[(&str, &[u16])], leadership: Leadership) -> Rig {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let server: Shared = Arc::default();
     for (end, codes) in answers {
@@ -102,7 +110,7 @@ impl Rig {
         (pod.name.to_string(), result)
     }
 
-    async fn until_seen(&self, n: usize) -> Vec<(String, Value)> {
+    pub(super) async fn until_seen(&self, n: usize) -> Vec<(String, Value)> {
         for _ in 0..1_000 {
             let seen = self.server.lock().unwrap().seen.clone();
             if seen.len() >= n {
@@ -114,11 +122,11 @@ impl Rig {
     }
 }
 
-fn pod(name: &str) -> PodRef {
+pub(super) fn pod(name: &str) -> PodRef {
     PodRef { namespace: "ns".into(), name: name.into(), uid: format!("u-{name}").into() }
 }
 
-fn bind(name: &str) -> Effect {
+pub(super) fn bind(name: &str) -> Effect {
     Effect::Bind { pod: pod(name), node: "n".into(), attempt: 1 }
 }
 

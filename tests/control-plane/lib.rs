@@ -30,5 +30,5 @@ pub use binaries::{Binaries, Tool, binaries, binary, version};
 pub use objects::{
     GRACE_SECONDS, RUN_SECONDS, bind, create_nodes, create_objects, create_pods, node, pod,
 };
-pub use plane::{Builder, ControlPlane};
+pub use plane::{Builder, ControlPlane, KUBE_SCHEDULER};
 pub use process::{Process, cpu_seconds, spawn};

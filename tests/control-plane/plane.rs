@@ -21,6 +21,9 @@ use crate::servers::{self, free_port, http_ok};
 /// with other tests.
 const START: Duration = Duration::from_secs(120);
 
+/// The user for whom every cluster has a role and a fairness level.
+pub const KUBE_SCHEDULER: &str = "system:kube-scheduler";
+
 /// What to start; made by [`ControlPlane::builder`].
 #[derive(Clone, Debug)]
 pub struct Builder {
@@ -348,6 +351,13 @@ impl ControlPlane {
         let text = fs::read_to_string(self.dir().join("audit.log"))?;
         // The last line may be half written.
         Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    }
+
+    /// How to start the real kube-scheduler: default profile, no election, no
+    /// rate limit worth the name, no port.
+    pub fn kube_scheduler(&self, feature_gates: &[&str]) -> Result<Command> {
+        let kubeconfig = self.kubeconfig(KUBE_SCHEDULER, &[])?;
+        servers::scheduler(self.dir(), &kubeconfig, feature_gates)
     }
 
     /// Starts a program under test with its output in `NAME.log` in

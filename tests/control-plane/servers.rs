@@ -1,5 +1,6 @@
 //! Command lines of the servers, free ports, and how to tell that one is up.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -8,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use serde_json::json;
 
 use crate::binaries::{Tool, binary};
 use crate::certs::Pair;
@@ -147,6 +149,25 @@ pub(crate) fn controller_manager(
         command.arg(format!("--feature-gates={}", builder.feature_gates.join(",")));
     }
     command.args(&builder.controller_manager_args);
+    Ok(command)
+}
+
+/// The real scheduler with its default profile, alone in the cluster.
+pub(crate) fn scheduler(dir: &Path, kubeconfig: &Path, gates: &[&str]) -> Result<Command> {
+    let config = dir.join("scheduler.yaml");
+    let text = json!({
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {"leaderElect": false},
+        // Its default of 50 requests per second would be all that is measured.
+        "clientConnection": {"kubeconfig": kubeconfig, "qps": 5_000, "burst": 5_000},
+    });
+    fs::write(&config, text.to_string())?;
+    let mut command = Command::new(binary(Tool::KubeScheduler)?);
+    command.arg("--config").arg(config).arg("--secure-port=0");
+    if !gates.is_empty() {
+        command.arg(format!("--feature-gates={}", gates.join(",")));
+    }
     Ok(command)
 }
 

@@ -5,11 +5,15 @@
 //! them hold the program to a time.
 #![allow(clippy::unwrap_used, reason = "a test may fail by a panic")]
 
+mod budgets;
 mod elect;
 mod failover;
+mod healthy;
 mod model;
 mod observer;
+mod parity;
 mod placement;
+mod points;
 mod serve;
 mod support;
 mod surface;

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use kube::Client;
 use muster_api::k8s::{Node, Pod, Quantity, ResourceList};
 use muster_control_plane::{Builder, ControlPlane, Process, create_nodes, create_pods, node, pod};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard};
 
 /// The identity that Muster's chart will give it.
@@ -53,15 +53,41 @@ impl Cluster {
     /// Creates the objects of a YAML file.
     pub(crate) async fn apply(&self, yaml: &str) -> Result<()> {
         for document in yaml.split("\n---\n") {
-            let object: Value = serde_saphyr::from_str(document)?;
-            let path = collection(&object)?;
-            let request = http::Request::post(&path)
-                .header(http::header::CONTENT_TYPE, "application/json")
-                .body(serde_json::to_vec(&object)?)?;
-            let answer = self.admin.request_text(request).await;
-            answer.with_context(|| format!("create {document}"))?;
+            self.create(&serde_saphyr::from_str(document)?).await?;
         }
         Ok(())
+    }
+
+    /// Creates an object of any kind.
+    pub(crate) async fn create(&self, object: &Value) -> Result<()> {
+        let request = http::Request::post(collection(object)?)
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .body(serde_json::to_vec(object)?)?;
+        let answer = self.admin.request_text(request).await;
+        answer.with_context(|| format!("create {object}"))?;
+        Ok(())
+    }
+
+    /// Creates a class of priority and waits until pods may name it: admission
+    /// learns of classes by a watch of its own.
+    pub(crate) async fn priority_class(&self, name: &str, value: i32, policy: &str) -> Result<()> {
+        self.create(&json!({
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+            "metadata": {"name": name}, "value": value, "preemptionPolicy": policy,
+        }))
+        .await?;
+        let probe = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe"},
+            "spec": {"priorityClassName": name, "containers": [{"name": "main", "image": "i"}]},
+        });
+        let probe = serde_json::to_vec(&probe)?;
+        eventually("known to admission", SOON, || async {
+            let request = http::Request::post("/api/v1/namespaces/default/pods?dryRun=All")
+                .header(http::header::CONTENT_TYPE, "application/json")
+                .body(probe.clone())?;
+            Ok(self.admin.request_text(request).await.is_ok())
+        })
+        .await
     }
 
     pub(crate) async fn nodes(&self, n: usize) -> Result<()> {
@@ -144,7 +170,8 @@ fn collection(object: &Value) -> Result<String> {
     let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
     let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
     let namespace = text(&object["metadata"]["namespace"]);
-    let plural = format!("{}s", kind.to_lowercase());
+    let ending = if kind.ends_with('s') { "es" } else { "s" };
+    let plural = format!("{}{ending}", kind.to_lowercase());
     let root = if version.contains('/') { "apis" } else { "api" };
     ensure!(!version.is_empty() && !kind.is_empty(), "no kind: {object}");
     Ok(if namespace.is_empty() {

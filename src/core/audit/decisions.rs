@@ -46,7 +46,7 @@ impl Audit {
         }
         self.in_turn(now, &name);
         let stirs = self.world.stirs;
-        self.world.edit(&name, |p| (p.tried, p.stirs) = (true, stirs));
+        self.world.edit(&name, |p| (p.tried, p.called, p.stirs) = (true, false, stirs));
         self.explained(&name, decision);
         match &decision.outcome {
             Outcome::Scheduled { node } => self.chosen(&name, node, Stage::Going),
@@ -64,7 +64,7 @@ impl Audit {
         let plain = self.profiles.iter().all(|p| p.plain_order && p.plain_gates);
         let first = self.world.first_fresh(name).filter(|_| plain);
         let early = pod.attempts.terms(self.backoff);
-        let may = |t: &Term| t.until < now.secs() || !t.is_error && first.is_none();
+        let may = |t: &Term| pod.called || t.until < now.secs() || !t.is_error && first.is_none();
         if !early.is_empty() && !early.iter().any(may) {
             let until = early.iter().map(|t| t.until).min().unwrap_or(0);
             let what =
@@ -72,7 +72,7 @@ impl Audit {
             return self.violation("backoff", what);
         }
         // A pod taken early from its backoff, because nothing else was ready.
-        let ready = early.is_empty() || early.iter().any(|t| t.until < now.secs());
+        let ready = pod.called || early.is_empty() || early.iter().any(|t| t.until < now.secs());
         if let Some((rank, other)) = first.filter(|_| ready)
             && *rank < pod.rank()
         {
@@ -84,6 +84,12 @@ impl Audit {
     /// With tracing on a decision carries a fresh evaluation: both agree.
     fn explained(&mut self, name: &str, decision: &Decision) {
         let Some(fresh) = &decision.explanation else { return };
+        if let (Outcome::Scheduled { node } | Outcome::WaitingOnPermit { node }, Some(pod)) =
+            (&decision.outcome, self.world.pods.get(name))
+            && pod.is_expected_on(node)
+        {
+            return; // where it was expected it goes, whatever else would fit
+        }
         if fresh.feasible_nodes != decision.feasible as usize {
             let (kept, now) = (decision.feasible, fresh.feasible_nodes);
             self.violation("S1", format!("{kept} nodes fit {name}, judged afresh {now}"));
@@ -159,7 +165,14 @@ impl Audit {
             return None;
         }
         let fits = |(node, there): &(&String, &Node)| {
-            pod.wants.judge(profile.rules, node, there, self.world.usage(node)) == Answer::Yes
+            let used = self.world.usage(node);
+            if pod.wants.judge(profile.rules, node, there, used) != Answer::Yes {
+                return false;
+            }
+            // Room may be kept for pods that are expected there.
+            let mut used = used.clone();
+            self.expect(&mut used, node, name);
+            pod.wants.judge(profile.rules, node, there, &used) == Answer::Yes
         };
         self.world.nodes.iter().find(fits).map(|(node, _)| node.as_str())
     }

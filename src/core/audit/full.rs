@@ -72,11 +72,14 @@ impl Audit {
     fn sizes(&mut self, waiting: &[Waiting<'_>], going: &[Going<'_>], core: &Core) {
         let (entries, in_flight, bindings, timers, calls) = core.sizes();
         let of = |stage| going.iter().filter(|g| g.stage == stage).count();
+        let due = going.iter().filter(|g| g.due.is_some()).count();
+        // A preemption whose victims could not be asked is taken up again by a timer.
+        let again = self.plans.plans.values().filter(|plan| plan.may_wait()).count();
         let facts = [
             (entries == waiting.len() + going.len(), "queue entries without a place"),
             (in_flight <= of("permit"), "pods left in flight"),
             (bindings == going.len(), "bindings of pods that are gone"),
-            (timers == going.iter().filter(|g| g.due.is_some()).count(), "timers left behind"),
+            ((due..=due + again).contains(&timers), "timers left behind"),
             (calls == of("prebind"), "outside calls of pods that are not parked"),
         ];
         for (_, what) in facts.iter().filter(|(fine, _)| !fine) {
@@ -143,7 +146,9 @@ impl Audit {
         let over = |until: i64| until < now.secs();
         let mut wrong = Vec::new();
         match entry.place {
-            Queued::Active if !terms.is_empty() && !terms.iter().any(|t| over(t.until)) => {
+            Queued::Active
+                if !pod.called && !terms.is_empty() && !terms.iter().any(|t| over(t.until)) =>
+            {
                 wrong.push(("backoff", format!("{name} is active while it backs off")));
             }
             Queued::Backoff { error, expiry } => {
@@ -173,8 +178,8 @@ impl Audit {
         if pod.tried && plain && entry.message.unwrap_or_default().is_empty() {
             wrong.push(("O1", format!("{name} waits and nothing says why")));
         }
-        // While it is gated its gates are the reason, and not what an attempt said.
-        let attempted = plain && !matches!(entry.place, Queued::Gated { .. });
+        // While it is gated or held that is the reason, and not what an attempt said.
+        let attempted = plain && !matches!(entry.place, Queued::Gated { .. } | Queued::Held);
         if let (Some(said), Some(kept)) = (&pod.message, entry.message.filter(|_| attempted))
             && !same_message(said, kept)
         {

@@ -11,6 +11,8 @@
 //! | S1 | at every decision: room, ports, taints, cordon, selectors of the node chosen |
 //! | S3 | at every bind: one at a time, to the reserved node, none twice, none in doubt |
 //! | S6 | at every decision and effect: our pods only, none gated, none gone |
+//! | S4 | at every eviction: a dry run first, no budget overdrawn, none under two budgets |
+//! | S5 | at every eviction: of lesser pods only, none too many, none forgotten, one plan at a time |
 //! | O1 | a pod that failed has a current explanation, here and in its condition |
 //! | queue | each waiting pod is in exactly one place, and nothing else is |
 //! | backoff, order | a pod comes back when it may, the first in order first |
@@ -19,15 +21,21 @@
 //! | cache | nodes, sums and places are what was fed in |
 //! | reserve | what Reserve took is given back once, in reverse order |
 //!
-//! Gangs (S2), budgets and evictions (S4, S5) and devices join as further files
-//! beside [`full`](Audit::full)'s, with their own part of the picture.
+//! A nomination is no reservation: whoever is more important may take the room, so
+//! S1 knows nothing of it; only "no node fits" takes it into account.
+//!
+//! Gangs (S2) and devices join as further files beside [`full`](Audit::full)'s, with
+//! their own part of the picture.
 
 mod attempts;
 mod audited;
+mod budgets;
 mod decisions;
 mod fit;
 mod full;
+mod plans;
 mod pods;
+mod preempt;
 mod requests;
 mod reserve;
 mod steps;
@@ -48,6 +56,7 @@ use std::sync::Arc;
 use crate::io::{Effect, Input, Tick};
 use crate::{Backoff, Config, Decision};
 use fit::Rules;
+use plans::Plans;
 use reserve::Reservations;
 use world::World;
 
@@ -127,6 +136,7 @@ pub struct Audit {
     backoff: Backoff,
     world: World,
     reservations: Reservations,
+    plans: Plans,
     /// Plugins that look again at all pods they rejected, whatever happens.
     eager: BTreeSet<&'static str>,
     /// Plugins have arguments that the checker does not know.
@@ -150,6 +160,7 @@ impl Audit {
             backoff: config.backoff,
             world: World::default(),
             reservations: Reservations::default(),
+            plans: Plans::default(),
             eager: BTreeSet::new(),
             lenient: false,
             advanced: None,

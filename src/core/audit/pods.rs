@@ -1,5 +1,7 @@
 //! One pod as the checker knows it: what it was told, what it saw happen.
 
+use std::collections::BTreeMap;
+
 use muster_api::k8s;
 
 use super::attempts::Attempts;
@@ -47,10 +49,20 @@ pub(super) type Condition = (bool, String, String);
 #[derive(Clone, Debug)]
 pub(super) struct Pod {
     pub(super) uid: String,
+    pub(super) namespace: String,
+    pub(super) labels: BTreeMap<String, String>,
     /// The profile, by position, if it asks for one of ours.
     pub(super) profile: Option<usize>,
     version: String,
     pub(super) priority: i32,
+    /// The priority is its own, and no class's.
+    pub(super) has_rank: bool,
+    /// Its own policy forbids it to push others out.
+    pub(super) preempts_never: bool,
+    /// It runs and is ready: budgets count it.
+    ready: bool,
+    /// Where it is expected, as last seen and as last asked for.
+    expected: [Option<String>; 2],
     pub(super) gated: bool,
     pub(super) deleting: bool,
     pub(super) wants: Wants,
@@ -60,6 +72,8 @@ pub(super) struct Pod {
     pub(super) load: Load,
     /// What it would take, as last seen.
     pub(super) idle_load: Load,
+    /// Something wants it tried at once, whatever it backs off from.
+    pub(super) called: bool,
     /// It was taken from the queue at least once.
     pub(super) tried: bool,
     /// What had stirred the cluster when it was last taken from the queue.
@@ -86,9 +100,15 @@ impl Pod {
     pub(super) fn new(wire: &k8s::Pod, profile: Option<usize>, now: Tick, arrival: u64) -> Self {
         let mut pod = Self {
             uid: wire.metadata.uid.clone(),
+            namespace: wire.metadata.namespace.clone(),
+            labels: BTreeMap::new(),
             profile,
             version: String::new(),
             priority: 0,
+            has_rank: false,
+            preempts_never: false,
+            ready: false,
+            expected: [None, None],
             gated: false,
             deleting: false,
             wants: Wants::default(),
@@ -96,6 +116,7 @@ impl Pod {
             place: Place::Pending,
             load: Load::default(),
             idle_load: Load::default(),
+            called: false,
             tried: false,
             stirs: 0,
             first: now,
@@ -120,7 +141,13 @@ impl Pod {
     /// Takes over what the wire says, apart from where it is.
     pub(super) fn read(&mut self, wire: &k8s::Pod) {
         self.version.clone_from(&wire.metadata.resource_version);
+        self.labels.clone_from(&wire.metadata.labels);
         self.priority = wire.spec.priority.unwrap_or(0);
+        self.has_rank = wire.spec.priority.is_some();
+        self.preempts_never = wire.spec.preemption_policy.as_deref() == Some("Never");
+        self.ready = wire.status.phase == "Running"
+            && wire.status.conditions.iter().any(|c| c.kind == "Ready" && c.status == "True");
+        self.expected[0] = Some(wire.status.nominated_node_name.clone());
         self.gated = !wire.spec.scheduling_gates.is_empty();
         self.deleting = wire.metadata.deletion_timestamp.is_some();
         self.wants = Wants::of(wire);
@@ -130,6 +157,21 @@ impl Pod {
         self.condition =
             condition.map(|c| (c.status == "True", c.reason.clone(), c.message.clone()));
         self.owes = None;
+    }
+
+    /// The core asks for it to be expected on a node, or on none.
+    pub(super) fn expect(&mut self, node: &str) {
+        self.expected[1] = Some(node.to_owned());
+    }
+
+    /// Whether the core may expect it on the node.
+    pub(super) fn is_expected_on(&self, node: &str) -> bool {
+        self.expected.iter().flatten().any(|expected| expected == node)
+    }
+
+    /// Whether budgets guard it for certain, if it is that incarnation.
+    pub(super) fn is_guarded(&self, uid: &str) -> bool {
+        self.uid == uid && self.ready && !self.deleting
     }
 
     pub(super) fn node(&self) -> Option<&str> {

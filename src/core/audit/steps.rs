@@ -4,10 +4,16 @@ use super::Audit;
 use super::attempts::Failure;
 use super::pods::{MOST_UNKNOWNS, Place, Pod, Stage};
 use super::world::key_of;
-use crate::io::{Change, Effect, EventRecord, Input, PodRef, StatusPatch, Tick, WriteError};
+use crate::io::{
+    Change, Effect, EventRecord, Input, Kind, Object, PodRef, Reply, Request, StatusPatch, Tick,
+    WriteError,
+};
 
 /// Notes of events are cut somewhere beyond this.
 const WHOLE_NOTE: usize = 1000;
+
+/// The reason of the event about a pod that had to make room.
+const PREEMPTED: &str = "Preempted";
 
 pub(super) fn key(pod: &PodRef) -> String {
     key_of(&pod.namespace, &pod.name)
@@ -25,7 +31,10 @@ impl Audit {
                 let profile = self.profile(&pod.spec.scheduler_name);
                 self.world.upsert_pod(now, pod, profile);
             }
-            Input::Pod(Change::Delete(key)) => self.world.delete_pod(key),
+            Input::Pod(Change::Delete(key)) => {
+                self.world.delete_pod(key);
+                self.plans.forget(&key.uid);
+            }
             Input::RelistStarted(kind) => self.world.relist_started(*kind),
             Input::RelistDone(kind) => self.world.relist_done(*kind),
             Input::BindDone { pod, attempt, result } => {
@@ -38,11 +47,20 @@ impl Audit {
                     }
                 });
             }
+            Input::Reply { token, reply: Reply::Evicted(eviction) } => {
+                self.plans.answer(*token, eviction);
+                self.call_answered();
+            }
+            Input::Object(object) => {
+                if let Object::PodDisruptionBudget(budget) = &**object {
+                    self.world.upsert_budget(budget);
+                }
+            }
+            Input::ObjectGone(Kind::PodDisruptionBudget, key) => {
+                self.world.budgets.remove(&key_of(&key.namespace, &key.name));
+            }
             // Of other kinds the checker knows nothing: it judges no plugin that reads them.
-            Input::Object(_)
-            | Input::ObjectGone(..)
-            | Input::Permit { .. }
-            | Input::Reply { .. } => {}
+            Input::ObjectGone(..) | Input::Permit { .. } | Input::Reply { .. } => {}
         }
     }
 
@@ -80,6 +98,7 @@ impl Audit {
 
     /// A failure that was announced has to be in the pod's condition by the next step.
     pub(super) fn owing(&mut self) {
+        self.planned();
         for pod in std::mem::take(&mut self.owing) {
             let owed = self.world.edit(&pod, |p| p.owes.take()).flatten();
             if let Some(message) = owed {
@@ -97,6 +116,16 @@ impl Audit {
             Effect::Event(event) => &event.pod,
         };
         let name = key(about);
+        if let Effect::Event(event) = effect
+            && event.reason == PREEMPTED
+        {
+            // Whoever scheduled it, and even if it is gone by now: it is told why. Who
+            // pushed it out of a wait may be tried again at once.
+            if let Some(preemptor) = &event.related {
+                self.world.edit(&key(preemptor), |p| p.called = true);
+            }
+            return;
+        }
         match self.world.find(about) {
             None => return self.violation("S6", format!("{name} is gone: {}", short(effect))),
             Some(pod) if pod.profile.is_none() => {
@@ -106,6 +135,9 @@ impl Audit {
         }
         match effect {
             Effect::Bind { node, attempt, .. } => self.bind(&name, node, *attempt),
+            Effect::Call { token, pod, request: Request::Evict { victim, dry_run }, .. } => {
+                self.evicts(*token, pod, victim, *dry_run);
+            }
             Effect::Call { .. } => {
                 let stage = self.world.pods.get(&name).and_then(Pod::stage);
                 match stage {
@@ -190,6 +222,13 @@ impl Audit {
     }
 
     fn patch(&mut self, name: &str, patch: &StatusPatch) {
+        if let Some(node) = &patch.nominated_node {
+            self.world.edit(name, |p| {
+                p.expect(node);
+                // Pushed off the node it was expected on: it looks elsewhere at once.
+                p.called |= node.is_empty();
+            });
+        }
         let Some(condition) = &patch.condition else { return };
         self.world.edit(name, |p| {
             if p.owes.as_deref() == Some(&*condition.message) {

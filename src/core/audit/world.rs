@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_api::k8s;
 
+use super::budgets::Budget;
 use super::fit::{Load, Node, Usage};
 use super::pods::{Place, Pod, Stage};
 use crate::io::{Kind, ObjectKey, PodRef, Tick};
@@ -17,6 +18,8 @@ pub(super) struct World {
     pub(super) nodes: BTreeMap<String, Node>,
     /// By `namespace/name`.
     pub(super) pods: BTreeMap<String, Pod>,
+    /// By `namespace/name`.
+    pub(super) budgets: BTreeMap<String, Budget>,
     /// What is taken on each node, whether it exists or not.
     usage: BTreeMap<String, Usage>,
     /// Pods in the active queue for certain.
@@ -105,8 +108,15 @@ impl World {
                 let gone: Vec<String> = gone.map(|(key, _)| key.clone()).collect();
                 gone.iter().for_each(|key| self.forget(key));
             }
+            Kind::PodDisruptionBudget => self.budgets.retain(|_, budget| budget.seen >= seen),
             _ => {}
         }
+    }
+
+    pub(super) fn upsert_budget(&mut self, wire: &k8s::PodDisruptionBudget) {
+        let key = key_of(&wire.metadata.namespace, &wire.metadata.name);
+        let seen = self.relists[Kind::PodDisruptionBudget as usize];
+        self.budgets.insert(key, Budget::of(wire, seen));
     }
 
     pub(super) fn upsert_node(&mut self, wire: &k8s::Node) {

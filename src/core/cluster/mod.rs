@@ -358,7 +358,9 @@ impl Cluster {
 
     /// Forgets a pod and frees what it occupied.
     pub(crate) fn drop_pod(&mut self, id: PodId) {
-        self.nominate(id, None);
+        if !bug!(self.bugs, NominationLeaked) {
+            self.nominate(id, None);
+        }
         if let Some(node) = self.displace(id) {
             self.reap(node);
         }

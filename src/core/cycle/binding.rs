@@ -196,9 +196,9 @@ impl Core {
                     self.next_attempt += 1;
                     let token = Token(self.next_attempt);
                     let plugin = plugin_name(profile, i).into();
+                    self.announce(pod, node);
                     self.effects.push(Effect::Call { token, pod: key, plugin, request });
                     self.set_stage(pod, Stage::PreBind { plugin: i, token }, None);
-                    self.announce(pod, node);
                     return Ok(());
                 }
                 Some(Step::Fail(status)) => {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::Core;
 use super::binding::Stage;
 use super::failure::Failure;
+use crate::bugs::bug;
 use crate::framework::Status;
 use crate::io::{Effect, EventRecord, Eviction, PodRef, Request, Tick, Token};
 use crate::model::PodId;
@@ -105,11 +106,17 @@ impl Core {
             }
             return;
         }
-        let (stage, tries, timer) = (Step::Ask, 0, None);
+        if bug!(self.bugs, VictimForgotten) && left.len() > 1 {
+            left.pop();
+        }
+        let stage = if bug!(self.bugs, DryRunSkipped) { Step::Evict } else { Step::Ask };
+        let (tries, timer) = (0, None);
         let plan = Plan { node, profile, victims: left, stage, tries, timer, begun: now };
         self.plans.insert(pod, plan);
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
-        self.queue.hold(&cx, pod, HELD.into());
+        if !bug!(self.bugs, PlanNotHeld) {
+            self.queue.hold(&cx, pod, HELD.into());
+        }
         self.ask(pod);
     }
 
@@ -171,6 +178,9 @@ impl Core {
         };
         let (id, key) = (victim.id, victim.key.clone());
         match eviction {
+            Eviction::Refused(_) if step == Step::Ask && bug!(self.bugs, RefusalIgnored) => {
+                victim.state = Todo::Agreed;
+            }
             Eviction::Accepted => {
                 victim.state = Todo::Agreed;
                 if step == Step::Evict {

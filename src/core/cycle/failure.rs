@@ -30,6 +30,8 @@ pub(super) struct Failure {
     rejected: bool,
     message: String,
     pub(super) rejectors: PluginMask,
+    /// Those of them that wait for something that will surely come.
+    pending: PluginMask,
     pub(super) nominate: Nominate,
     /// Filters left no node: somebody might make room.
     pub(super) fits_nowhere: bool,
@@ -38,7 +40,7 @@ pub(super) struct Failure {
 impl Failure {
     fn rejected(message: String, rejectors: PluginMask) -> Self {
         let nominate = Nominate::Clear;
-        Self { rejected: true, message, rejectors, nominate, fits_nowhere: false }
+        Self { rejected: true, message, rejectors, pending: 0, nominate, fits_nowhere: false }
     }
 
     pub(super) fn no_nodes() -> Self {
@@ -79,20 +81,28 @@ impl Failure {
             let message = format!("0/{nodes} nodes are available: {}.", status.message());
             return Self { fits_nowhere: true, ..Self::rejected(message, rejectors) };
         }
+        let mut pending = 0;
         let verdicts = ledger.verdicts(profile);
         for verdict in &verdicts {
             if verdict.status.code == Code::Error {
                 return Self::error(verdict.status.message());
             }
-            rejectors |= verdict.plugin.map_or(0, |p| 1 << p);
+            let plugin = verdict.plugin.map_or(0, |p| 1 << p);
+            rejectors |= plugin;
+            if verdict.status.code == Code::Pending {
+                pending |= plugin;
+            }
         }
         let reasons = verdicts.iter().map(|v| (v.nodes, v.status.reasons.as_slice()));
-        Self { fits_nowhere: true, ..Self::rejected(fit_message(nodes, reasons), rejectors) }
+        let failure = Self::rejected(fit_message(nodes, reasons), rejectors);
+        Self { fits_nowhere: true, pending, ..failure }
     }
 
     /// Reserve or Permit said no: upstream words it as one node that is not available.
     pub(super) fn one_node(plugin: usize, status: &Status) -> Self {
-        Self::rejected(fit_message(1, [(1, status.reasons.as_slice())]), 1 << plugin)
+        let pending = if status.code == Code::Pending { 1 << plugin } else { 0 };
+        let message = fit_message(1, [(1, status.reasons.as_slice())]);
+        Self { pending, ..Self::rejected(message, 1 << plugin) }
     }
 
     /// The node went away while plugins still held the pod back: no event is
@@ -167,7 +177,8 @@ impl Core {
                 profile: Arc::clone(profile.scheduler_name()),
                 plugins: names.map(|(_, p)| p.plugin.name()).collect(),
             });
-            self.queue.rejected(&cx, pod, failure.rejectors, Arc::clone(&message));
+            let by = (failure.rejectors, failure.pending);
+            self.queue.rejected(&cx, pod, by, Arc::clone(&message));
         } else {
             self.queue.failed(&cx, pod, Arc::clone(&message));
         }

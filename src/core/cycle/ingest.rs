@@ -65,11 +65,18 @@ impl Core {
             return self.malformed("Node", "a Node without metadata.name was skipped".into());
         }
         let seen = self.relists[Kind::Node as usize];
-        let change = self.cluster.upsert_node(node, seen);
+        let mut change = self.cluster.upsert_node(node, seen);
+        if let Some(before) = &change.before {
+            let now = self.cluster.node(change.node);
+            // A cordon helps nobody; its end is told as a change of taints.
+            if now.taints == before.info.taints && now.unschedulable {
+                change.actions = change.actions.without(Actions::UPDATE_NODE_TAINT);
+            }
+        }
         if change.actions == Actions::NONE {
             return;
         }
-        let label = if change.before.is_none() { "NodeAdd" } else { "NodeUpdate" };
+        let label = change.actions.of_node();
         let before = change.before.map(Arc::new);
         let event = ClusterEvent {
             resource: Resource::Node,
@@ -157,10 +164,24 @@ impl Core {
         };
         let (actions, label) = match before {
             None => (Actions::ADD, "AssignedPodAdd"),
-            Some(_) => (Actions::UPDATE_POD_LABEL, "AssignedPodUpdate"),
+            Some(_) => (Actions::UPDATE_POD_LABEL, "AssignedPodUpdatePodLabel"),
         };
         let subject = Subject::Pod { shape, group, before };
         let event = ClusterEvent { resource: Resource::AssignedPod, actions, label, subject };
+        self.queue_event(now, &event);
+    }
+
+    /// A pod on a node changed in a way that has no event of its own.
+    fn assigned_changed(&mut self, now: Tick, id: PodId) {
+        let Some((shape, group)) = self.cluster.kind_of(id) else {
+            return;
+        };
+        let event = ClusterEvent {
+            resource: Resource::AssignedPod,
+            actions: Actions::UPDATE,
+            label: "AssignedPodUpdate",
+            subject: Subject::Pod { shape, group, before: None },
+        };
         self.queue_event(now, &event);
     }
 
@@ -229,6 +250,7 @@ impl Core {
             may_preempt: true,
             nominated: None,
             nominated_shown: "".into(),
+            nominated_told: None,
             started: None,
             disrupted: false,
             resource_version: "".into(),
@@ -311,9 +333,11 @@ impl Core {
                 }
             }
             PodStage::Bound(_) if assigned => {
-                self.recharge(now, id, wire);
+                let shrunk = self.recharge(now, id, wire);
                 if relabeled.is_some() {
                     self.assigned(now, id, relabeled);
+                } else if !shrunk {
+                    self.assigned_changed(now, id);
                 }
             }
             PodStage::Bound(_) => {}
@@ -340,7 +364,7 @@ impl Core {
             self.swap_shape(id, compiled);
         }
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
-        self.queue.updated(&cx, id, event.as_ref());
+        self.queue.updated(&cx, id, &event);
     }
 
     /// A pod on its way to a node changed. It keeps the room it has; what it has
@@ -362,7 +386,7 @@ impl Core {
             own_event(binding.updated.as_deref().unwrap_or(&before), &compiled, false, false);
         binding.updated = (compiled != *before).then(|| Box::new(compiled));
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
-        self.queue.updated(&cx, id, event.as_ref());
+        self.queue.updated(&cx, id, &event);
     }
 
     pub(super) fn swap_shape(&mut self, id: PodId, shape: PodShape) {
@@ -394,32 +418,33 @@ impl Core {
         self.assigned(now, id, None);
     }
 
-    /// What a placed pod occupies may have changed (in-place resize).
-    fn recharge(&mut self, now: Tick, id: PodId, wire: &k8s::Pod) {
+    /// What a placed pod occupies may have changed (in-place resize); true if it
+    /// occupies less of anything.
+    fn recharge(&mut self, now: Tick, id: PodId, wire: &k8s::Pod) -> bool {
         let compiled = self.cluster.compile(wire, None);
         let Some(pod) = self.cluster.pod(id) else {
-            return;
+            return false;
         };
         let before = Arc::clone(self.cluster.shape(pod.shape));
         if compiled.requests == before.requests && compiled.ports == before.ports {
-            return;
+            return false;
         }
         let Some(node) = self.cluster.displace(id) else {
-            return;
+            return false;
         };
         let less = shrank(&before, &compiled);
-        let group = self.cluster.kind_of(id).map(|(_, group)| group).unwrap_or_default();
         self.swap_shape(id, compiled);
         self.cluster.place(id, node, false);
-        if less {
+        if let Some((after, _)) = self.cluster.kind_of(id).filter(|_| less) {
             let event = ClusterEvent {
                 resource: Resource::AssignedPod,
                 actions: Actions::UPDATE_POD_SCALE_DOWN,
-                label: "AssignedPodUpdate",
-                subject: Subject::Pod { shape: before, group, before: None },
+                label: "AssignedPodUpdatePodScaleDown",
+                subject: Subject::Resized { before, after },
             };
             self.queue_event(now, &event);
         }
+        less
     }
 
     fn delete_pod_by_key(&mut self, now: Tick, key: &ObjectKey) {
@@ -440,7 +465,7 @@ impl Core {
         self.forget_victim(pod);
         self.release(now, pod);
         self.vacate(now, pod);
-        if self.nominate(pod, None) {
+        if !bug!(self.bugs, NominationLeaked) && self.nominate(pod, None) {
             self.expected_room_freed(now, pod);
         }
         self.cluster.drop_pod(pod);
@@ -503,13 +528,8 @@ fn read(pod: &mut Pod, wire: &k8s::Pod, seen: u64) {
     pod.seen = seen;
 }
 
-/// The event that a pod's own change is to itself, if it may help.
-fn own_event(
-    before: &PodShape,
-    after: &PodShape,
-    ungated: bool,
-    relabeled: bool,
-) -> Option<ClusterEvent> {
+/// The event that a pod's own change is to itself.
+fn own_event(before: &PodShape, after: &PodShape, ungated: bool, relabeled: bool) -> ClusterEvent {
     let mut actions = if relabeled { Actions::UPDATE_POD_LABEL } else { Actions::NONE };
     if ungated {
         actions = actions | Actions::UPDATE_POD_GATES_ELIMINATED;
@@ -520,12 +540,16 @@ fn own_event(
     if shrank(before, after) {
         actions = actions | Actions::UPDATE_POD_SCALE_DOWN;
     }
-    (actions != Actions::NONE).then_some(ClusterEvent {
+    // As upstream: what has no action of its own is a general update.
+    if actions == Actions::NONE {
+        actions = Actions::UPDATE;
+    }
+    ClusterEvent {
         resource: Resource::TargetPod,
         actions,
-        label: "PodUpdate",
+        label: actions.of_target(),
         subject: Subject::Target,
-    })
+    }
 }
 
 /// Whether any request got smaller.

@@ -354,8 +354,8 @@ impl Core {
                 expected.ok_or_else(failure::Failure::no_nodes)
             }
             _ if ledger.is_broken() => Err(failure::Failure::fit(profile, ledger, nodes)),
-            Some((_, status)) if ledger.feasible() > 1 => {
-                Err(failure::Failure::error(status.message()))
+            Some((plugin, status)) if ledger.feasible() > 1 => {
+                Err(failure::Failure::error(running("PreScore", profile, *plugin, status)))
             }
             _ => {
                 let best = ledger.best(profile).map(|(node, _)| node);

@@ -36,6 +36,13 @@ impl Core {
             return;
         }
         record.nominated_shown = shown.into();
+        if let Some(told) = &record.nominated_told {
+            // What we wrote last is on its way: whatever is shown came before it.
+            if **told == *shown {
+                record.nominated_told = None;
+            }
+            return;
+        }
         let waits = record.stage == PodStage::Pending;
         let before = record.nominated.clone();
         let node = (!shown.is_empty()).then(|| shown.into());

@@ -4,11 +4,13 @@
 //! that no budget is broken. Must never change the state: a plan is carried out by
 //! `evict`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::ledger::Ledger;
 use super::trial::Trial;
 use super::{Core, failure::Failure, failure::Nominate};
+use crate::bugs::bug;
 use crate::cluster::{Cluster, NodeId};
 use crate::framework::{Code, PostFilterResult, Profile, Room, Status};
 use crate::hash::{IdMap, scramble};
@@ -174,10 +176,16 @@ impl Search<'_> {
     }
 
     /// What stands in the way of carrying a candidate out.
-    fn obstacle(&self, candidate: &Candidate, args: &DefaultPreemptionArgs) -> Option<String> {
-        let outstanding = |namespace: &str, name: &str| self.outstanding(namespace, name);
-        let budget = || refusal(self.cluster, candidate, outstanding);
-        let forbidden = if args.allow_budget_violations { None } else { budget() };
+    fn obstacle(
+        &self,
+        candidate: &Candidate,
+        outstanding: &BTreeMap<(&str, &str), i32>,
+        args: &DefaultPreemptionArgs,
+    ) -> Option<String> {
+        let asked = |budget: (&str, &str)| outstanding.get(&budget).copied().unwrap_or(0);
+        let budget = || refusal(self.cluster, candidate, asked);
+        let ignored = args.allow_budget_violations || bug!(self.cluster.bugs, BudgetIgnored);
+        let forbidden = if ignored { None } else { budget() };
         forbidden.or_else(|| self.refused(candidate))
     }
 
@@ -190,15 +198,18 @@ impl Search<'_> {
         Some(format!("node(s) need the eviction of {}, which was refused", pod.key))
     }
 
-    /// Evictions under a budget that we asked for and that it does not show yet.
-    fn outstanding(&self, namespace: &str, name: &str) -> i32 {
-        let pods = self.victims.taken.keys().filter(|victim| {
-            let unseen = self.cluster.pod(**victim).is_some_and(|p| !p.deleting);
-            unseen
-                && budgets_of(self.cluster, **victim)
-                    .any(|b| *b.namespace == *namespace && *b.name == *name)
-        });
-        i32::try_from(pods.count()).unwrap_or(i32::MAX)
+    /// Evictions per budget that we asked for and that it does not show yet.
+    fn outstanding(&self) -> BTreeMap<(&str, &str), i32> {
+        let mut asked = BTreeMap::new();
+        if self.cluster.policies().has_budgets() {
+            let unseen = |victim: &&PodId| self.cluster.pod(**victim).is_some_and(|p| !p.deleting);
+            for victim in self.victims.taken.keys().filter(unseen) {
+                for budget in budgets_of(self.cluster, *victim) {
+                    *asked.entry((&*budget.namespace, &*budget.name)).or_default() += 1;
+                }
+            }
+        }
+        asked
     }
 }
 
@@ -249,9 +260,10 @@ impl Room for Search<'_> {
         let nodes = self.cluster.node_count();
         let kept = self.candidates(args);
         let mut in_the_way: Vec<Arc<str>> = Vec::new();
+        let outstanding = self.outstanding();
         let mut chosen = None;
         for candidate in kept.candidates.ranked() {
-            match self.obstacle(candidate, args) {
+            match self.obstacle(candidate, &outstanding, args) {
                 Some(why) => in_the_way.push(why.into()),
                 None => {
                     chosen = Some(Arc::clone(candidate));

@@ -77,7 +77,8 @@ impl Prepared {
             match plugin.as_pre_filter().map(|p| p.pre_filter(shape, cluster)) {
                 Some(PreFilterResult::Skip) => continue,
                 Some(PreFilterResult::Reject(mut status)) => {
-                    if status.code == Code::Error {
+                    let says_no = [Code::Unschedulable, Code::UnschedulableAndUnresolvable];
+                    if !says_no.contains(&status.code) {
                         status = Status::error(running("PreFilter", profile, i, &status));
                     }
                     let stop = status.code != Code::Unschedulable;

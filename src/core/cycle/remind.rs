@@ -22,10 +22,15 @@ pub(super) struct Told {
     reminders: u32,
 }
 
-/// The node a pod is expected on, if the API shows another one.
-fn unshown(pod: &Pod) -> Option<Arc<str>> {
+/// The node a pod is expected on, if the API shows another one or will.
+fn untold(pod: &mut Pod) -> Option<Arc<str>> {
     let wanted = pod.nominated.as_deref().unwrap_or_default();
-    (*wanted != *pod.nominated_shown).then(|| wanted.into())
+    let told = pod.nominated_told.as_deref();
+    if *wanted == *pod.nominated_shown && told.is_none_or(|told| told == wanted) {
+        return None;
+    }
+    pod.nominated_told = Some(wanted.into());
+    pod.nominated_told.clone()
 }
 
 impl Core {
@@ -55,23 +60,23 @@ impl Core {
     }
 
     fn patch_condition(&mut self, pod: PodId, condition: Condition) {
-        let Some(record) = self.cluster.pod(pod) else {
+        let Some(record) = self.cluster.pod_mut(pod) else {
             return;
         };
         self.effects.push(Effect::PatchStatus(StatusPatch {
             pod: record.key.clone(),
             condition: Some(condition),
             shown: record.shown,
-            nominated_node: unshown(record),
+            nominated_node: untold(record),
         }));
     }
 
     /// Writes the node a pod is expected on, if the API shows another one.
     pub(super) fn patch_nomination(&mut self, pod: PodId) {
-        let Some(record) = self.cluster.pod(pod) else {
+        let Some(record) = self.cluster.pod_mut(pod) else {
             return;
         };
-        let nominated_node = unshown(record);
+        let nominated_node = untold(record);
         if nominated_node.is_some() {
             self.effects.push(Effect::PatchStatus(StatusPatch {
                 pod: record.key.clone(),

@@ -61,12 +61,61 @@ impl Actions {
     pub const UPDATE_POD_TOLERATION: Self = Self(1 << 8);
     /// All scheduling gates are gone.
     pub const UPDATE_POD_GATES_ELIMINATED: Self = Self(1 << 9);
-    /// An object other than a node or pod changed.
+    /// An object other than a node changed, in no way that has an action of its own.
     pub const UPDATE: Self = Self(1 << 10);
     /// Features that the kubelet declares changed.
     pub const UPDATE_NODE_DECLARED_FEATURE: Self = Self(1 << 11);
+    /// Any change: what a plugin registers that upstream would let register `Update`.
+    pub const ANY_UPDATE: Self = Self(u16::MAX).without(Self::ADD).without(Self::DELETE);
     /// Everything.
     pub const ALL: Self = Self(u16::MAX);
+
+    /// Upstream's name of the event that a change of a node is: of several, the first
+    /// it would tell.
+    #[must_use]
+    pub const fn of_node(self) -> &'static str {
+        const NAMES: &[(Actions, &str)] = &[
+            (Actions::ADD, "NodeAdd"),
+            (Actions::DELETE, "NodeDelete"),
+            (Actions::UPDATE_NODE_ALLOCATABLE, "NodeUpdateNodeAllocatable"),
+            (Actions::UPDATE_NODE_LABEL, "NodeUpdateNodeLabel"),
+            (Actions::UPDATE_NODE_TAINT, "NodeUpdateNodeTaint"),
+            (Actions::UPDATE_NODE_DECLARED_FEATURE, "NodeUpdateNodeDeclaredFeature"),
+        ];
+        self.first(NAMES, "NodeUpdate")
+    }
+
+    /// As [`Actions::of_node`], of a waiting pod itself.
+    #[must_use]
+    pub const fn of_target(self) -> &'static str {
+        const NAMES: &[(Actions, &str)] = &[
+            (Actions::UPDATE_POD_LABEL, "TargetPodUpdatePodLabel"),
+            (Actions::UPDATE_POD_SCALE_DOWN, "TargetPodUpdatePodScaleDown"),
+            (Actions::UPDATE_POD_GATES_ELIMINATED, "TargetPodUpdatePodSchedulingGatesEliminated"),
+            (Actions::UPDATE_POD_TOLERATION, "TargetPodUpdatePodToleration"),
+        ];
+        self.first(NAMES, "TargetPodUpdate")
+    }
+
+    const fn first(
+        self,
+        mut names: &[(Self, &'static str)],
+        general: &'static str,
+    ) -> &'static str {
+        while let [(action, name), rest @ ..] = names {
+            if self.intersects(*action) {
+                return name;
+            }
+            names = rest;
+        }
+        general
+    }
+
+    /// Those that are not in another set.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
 
     /// Whether any action is in both.
     #[must_use]
@@ -113,6 +162,13 @@ pub enum Subject {
         group: std::sync::Arc<GroupKey>,
         /// Its labels before an update of them.
         before: Option<std::sync::Arc<GroupKey>>,
+    },
+    /// A pod on a node was resized in place: the shape it had and the one it has.
+    Resized {
+        /// Before.
+        before: std::sync::Arc<PodShape>,
+        /// After.
+        after: std::sync::Arc<PodShape>,
     },
     /// An object of another kind: before (unless added) and after (unless gone).
     Object {

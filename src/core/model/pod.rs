@@ -102,6 +102,8 @@ pub struct Pod {
     pub nominated: Option<Arc<str>>,
     /// As the API last showed it; empty if it showed none.
     pub nominated_shown: Arc<str>,
+    /// What was last written of it, until the API shows it.
+    pub nominated_told: Option<Arc<str>>,
     /// When the kubelet took it.
     pub started: Option<Tick>,
     /// Its DisruptionTarget condition names a preemption or an eviction.

@@ -1,5 +1,8 @@
 //! What waits to be written: one call per pod, binds first.
 //!
+//! Evictions stand apart: each is answered, so none takes the place of another, and
+//! only so many are on their way at a time that they do not crowd out binds.
+//!
 //! Upstream's dispatcher rules: a newer call of the same kind takes the place
 //! of the older one (conditions merge), a bind takes the place of a status
 //! patch, a patch behind a waiting bind is dropped, and whatever comes while a
@@ -8,6 +11,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::Evict;
 use crate::hash::TextMap;
 use crate::io::{EventRecord, PodRef, StatusPatch};
 
@@ -16,6 +20,10 @@ use crate::io::{EventRecord, PodRef, StatusPatch};
 pub const MAX_PATCHES: usize = 50_000;
 /// Most events that may wait: beyond it new ones are dropped.
 pub const MAX_EVENTS: usize = 10_000;
+/// Most evictions that may wait: beyond it new ones are turned away at once.
+pub const MAX_EVICTIONS: usize = 10_000;
+/// Most evictions on their way at a time.
+pub const MAX_FLYING_EVICTIONS: usize = 16;
 
 /// A bind to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,15 +43,18 @@ pub enum PodCall {
     Bind(Bind),
     /// A status patch.
     Patch(StatusPatch),
+    /// An eviction, or its dry run.
+    Evict(Evict),
 }
 
 impl PodCall {
-    /// The pod it is about.
+    /// The pod it is about: of an eviction the one to go.
     #[must_use]
     pub fn pod(&self) -> &PodRef {
         match self {
             Self::Bind(bind) => &bind.pod,
             Self::Patch(patch) => &patch.pod,
+            Self::Evict(evict) => &evict.victim,
         }
     }
 
@@ -53,6 +64,8 @@ impl PodCall {
         match self {
             Self::Bind(_) => "pod_binding",
             Self::Patch(_) => "pod_status_patch",
+            Self::Evict(evict) if evict.dry_run => "pod_eviction_dry_run",
+            Self::Evict(_) => "pod_eviction",
         }
     }
 }
@@ -89,14 +102,20 @@ pub struct Dispatch {
     /// Warnings go first: somebody may be waiting for the reason.
     warnings: VecDeque<EventRecord>,
     events: VecDeque<EventRecord>,
+    evictions: VecDeque<Evict>,
     waiting_binds: usize,
     waiting_patches: usize,
     flying: usize,
+    flying_evictions: usize,
 }
 
 impl Dispatch {
     /// Hands in a call.
     pub fn add(&mut self, call: PodCall) -> Added {
+        let call = match call {
+            PodCall::Evict(evict) => return self.add_eviction(evict),
+            call => call,
+        };
         if matches!(call, PodCall::Patch(_)) && self.waiting_patches >= MAX_PATCHES {
             return Added::Dropped(call);
         }
@@ -133,6 +152,14 @@ impl Dispatch {
         }
     }
 
+    fn add_eviction(&mut self, evict: Evict) -> Added {
+        if self.evictions.len() >= MAX_EVICTIONS {
+            return Added::Dropped(PodCall::Evict(evict));
+        }
+        self.evictions.push_back(evict);
+        Added::Waits { ready: true }
+    }
+
     fn queue(&mut self, is_bind: bool, uid: Arc<str>) {
         if is_bind {
             self.binds.push_back(uid);
@@ -141,12 +168,19 @@ impl Dispatch {
         }
     }
 
-    /// The next call to make, binds first. [`Dispatch::done`] must follow.
+    /// The next call to make: binds, then evictions, then patches. [`Dispatch::done`]
+    /// must follow.
     pub fn take(&mut self) -> Option<PodCall> {
         while let Some(uid) = self.binds.pop_front() {
             if let Some(call) = self.start(&uid, true) {
                 return Some(call);
             }
+        }
+        if self.flying_evictions < MAX_FLYING_EVICTIONS
+            && let Some(evict) = self.evictions.pop_front()
+        {
+            self.flying_evictions += 1;
+            return Some(PodCall::Evict(evict));
         }
         while let Some(uid) = self.patches.pop_front() {
             if let Some(call) = self.start(&uid, false) {
@@ -174,8 +208,19 @@ impl Dispatch {
         Some(call)
     }
 
-    /// The pod's call has ended; `true` if another one became ready.
-    pub fn done(&mut self, uid: &Arc<str>) -> bool {
+    /// A call that was taken has ended; `true` if another one became ready.
+    pub fn done(&mut self, call: &PodCall) -> bool {
+        match call {
+            PodCall::Evict(_) => {
+                self.flying_evictions -= 1;
+                // One may have waited for the place.
+                !self.evictions.is_empty()
+            }
+            PodCall::Bind(_) | PodCall::Patch(_) => self.free(&call.pod().uid),
+        }
+    }
+
+    fn free(&mut self, uid: &Arc<str>) -> bool {
         let Some(slot) = self.slots.get_mut(uid) else {
             return false;
         };
@@ -218,7 +263,7 @@ impl Dispatch {
     /// Whether nothing waits and nothing is on its way, events aside.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.waiting_binds + self.waiting_patches + self.flying == 0
+        self.waiting_binds + self.waiting_patches + self.evictions.len() + self.flying() == 0
     }
 
     /// Whether an event waits.
@@ -230,7 +275,7 @@ impl Dispatch {
     /// Calls on their way.
     #[must_use]
     pub fn flying(&self) -> usize {
-        self.flying
+        self.flying + self.flying_evictions
     }
 
     /// Throws away whatever was not started; returns the calls.
@@ -240,7 +285,8 @@ impl Dispatch {
         self.binds.clear();
         self.patches.clear();
         (self.waiting_binds, self.waiting_patches) = (0, 0);
-        let calls = self.slots.values_mut().filter_map(|s| s.next.take()).collect();
+        let calls = self.slots.values_mut().filter_map(|s| s.next.take());
+        let calls = calls.chain(self.evictions.drain(..).map(PodCall::Evict)).collect();
         self.slots.retain(|_, slot| slot.flying);
         calls
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::io::Condition;
+use crate::io::{Condition, Token};
 
 fn pod(name: &str) -> PodRef {
     PodRef { namespace: "default".into(), name: name.into(), uid: format!("uid-{name}").into() }
@@ -54,7 +54,7 @@ fn a_bind_beats_a_patch_before_and_after() {
     assert_eq!(d.waiting_binds, 1);
     assert_eq!(d.take(), Some(bind("p", 1)));
     assert_eq!(d.take(), None, "the patch is gone");
-    assert!(!d.done(&pod("p").uid));
+    assert!(!d.done(&bind("p", 1)));
     assert!(d.is_idle());
 }
 
@@ -75,9 +75,9 @@ fn what_comes_during_a_call_waits_for_it() {
     d.take();
     assert_eq!(d.add(patch("p", Some("failed"), None)), Added::Waits { ready: false });
     assert_eq!(d.take(), None);
-    assert!(d.done(&pod("p").uid), "the patch is ready now");
+    assert!(d.done(&bind("p", 1)), "the patch is ready now");
     assert_eq!(d.take(), Some(patch("p", Some("failed"), None)));
-    d.done(&pod("p").uid);
+    d.done(&bind("p", 1));
     assert!(d.is_idle());
     assert!(d.slots.is_empty(), "nothing is kept of a pod without calls");
 }
@@ -101,6 +101,57 @@ fn discard_leaves_what_flies() {
     d.add(bind("b", 1));
     assert_eq!(d.discard().len(), 2);
     assert_eq!((d.flying(), d.waiting_binds), (1, 0));
-    assert!(!d.done(&pod("a").uid));
+    assert!(!d.done(&bind("a", 1)));
+    assert!(d.is_idle());
+}
+
+fn evict(token: u64, victim: &str, dry_run: bool) -> PodCall {
+    let (preemptor, victim) = (pod("p"), pod(victim));
+    PodCall::Evict(Evict { token: Token(token), preemptor, victim, dry_run })
+}
+
+#[test]
+fn evictions_go_between_binds_and_patches_and_each_is_made() {
+    let mut d = Dispatch::default();
+    d.add(patch("q", Some("no"), None));
+    // Two preemptors may ask for the same victim: both are answered.
+    assert_eq!(d.add(evict(1, "v", true)), READY);
+    assert_eq!(d.add(evict(2, "v", true)), READY);
+    d.add(bind("v", 1));
+    assert_eq!(d.take(), Some(bind("v", 1)));
+    assert_eq!(d.take(), Some(evict(1, "v", true)));
+    assert_eq!(d.take(), Some(evict(2, "v", true)));
+    assert_eq!(d.take(), Some(patch("q", Some("no"), None)));
+    for call in [bind("v", 1), evict(1, "v", true), evict(2, "v", true), patch("q", None, None)] {
+        assert!(!d.is_idle());
+        d.done(&call);
+    }
+    assert!(d.is_idle());
+}
+
+#[test]
+fn only_so_many_evictions_fly_at_a_time() {
+    let mut d = Dispatch::default();
+    for token in 0..=MAX_FLYING_EVICTIONS as u64 {
+        d.add(evict(token, "v", false));
+    }
+    d.add(patch("q", Some("no"), None));
+    let taken = std::iter::from_fn(|| d.take()).count();
+    assert_eq!(taken, MAX_FLYING_EVICTIONS + 1, "all but one eviction, and the patch");
+    assert!(d.done(&evict(0, "v", false)), "a place became free");
+    assert_eq!(d.take(), Some(evict(MAX_FLYING_EVICTIONS as u64, "v", false)));
+    assert_eq!(d.discard(), []);
+    assert_eq!(d.flying(), MAX_FLYING_EVICTIONS + 1);
+}
+
+#[test]
+fn evictions_that_wait_are_bounded() {
+    let mut d = Dispatch::default();
+    for token in 0..MAX_EVICTIONS as u64 {
+        assert_eq!(d.add(evict(token, "v", false)), READY);
+    }
+    let late = evict(1 << 40, "v", false);
+    assert_eq!(d.add(late.clone()), Added::Dropped(late));
+    assert_eq!(d.discard().len(), MAX_EVICTIONS);
     assert!(d.is_idle());
 }

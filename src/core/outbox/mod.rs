@@ -5,10 +5,14 @@
 //! I/O, read a clock or decide what to write.
 
 mod dispatch;
+mod eviction;
 mod verdict;
 
-pub use dispatch::{Added, Bind, Dispatch, MAX_EVENTS, MAX_PATCHES, PodCall};
+pub use dispatch::{
+    Added, Bind, Dispatch, MAX_EVENTS, MAX_EVICTIONS, MAX_FLYING_EVICTIONS, MAX_PATCHES, PodCall,
+};
+pub use eviction::{EVICTION_ATTEMPTS, Evict, eviction_error, judge_eviction};
 pub use verdict::{
-    BIND_ATTEMPTS, BIND_PAUSE, CALL_DEADLINE, Failure, MAX_PAUSE, NOT_LEADING, PATCH_ATTEMPTS,
-    REST_PAUSE, Verdict, judge, write_error,
+    BIND_ATTEMPTS, BIND_PAUSE, CALL_DEADLINE, Details, Failure, MAX_PAUSE, NOT_LEADING,
+    PATCH_ATTEMPTS, REST_PAUSE, Verdict, judge, write_error,
 };

@@ -21,7 +21,18 @@ pub const MAX_PAUSE: Duration = Duration::from_secs(2);
 /// Why nothing was sent when somebody else may lead.
 pub const NOT_LEADING: &str = "not the leader: nothing was written";
 
-/// How a call on the [`Wire`] failed.
+/// What an answer's `metav1.Status` says beside its message, for programs to read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Details {
+    /// `reason`, CamelCase; empty if the server gives none.
+    pub reason: String,
+    /// `details.kind`: the kind or the resource that it is about.
+    pub kind: String,
+    /// `details.causes[].reason`.
+    pub causes: Vec<String>,
+}
+
+/// How a call failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The server answered with an error.
@@ -33,6 +44,8 @@ pub enum Failure {
         message: String,
         /// `Retry-After`: the request was turned away before it was handled.
         retry_after: Option<Duration>,
+        /// What else it said.
+        details: Details,
     },
     /// No connection: nothing was sent.
     #[error("cannot reach the API server: {0}")]
@@ -96,6 +109,7 @@ mod tests {
             code,
             message: "said".to_owned(),
             retry_after: retry_after.map(Duration::from_secs),
+            details: Details::default(),
         }
     }
 

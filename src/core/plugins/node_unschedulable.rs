@@ -34,7 +34,8 @@ impl Plugin for NodeUnschedulable {
 
     fn hint(&self, cx: &HintCx<'_>) -> Hint {
         let Subject::Node { node, before } = &cx.event.subject else {
-            return Hint::Queue;
+            // Of its own tolerations only the one for cordoned nodes matters.
+            return if tolerated(cx.shape) { Hint::Queue } else { Hint::Skip };
         };
         let now_schedulable = !cx.cluster.node(*node).unschedulable;
         let was_schedulable = before.as_ref().is_some_and(|b| !b.info.unschedulable);

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::{Candidate, start};
+use crate::bugs::bug;
 use crate::cluster::{Budget, Cluster, NodeId};
 use crate::cycle::Trial;
 use crate::framework::Status;
@@ -39,7 +40,8 @@ pub(super) fn dry_run(trial: &mut Trial<'_>, node: NodeId, own: Option<PodId>) -
     let mut reprieve = |trial: &mut Trial<'_>, victim: PodId| {
         let before = trial.mark();
         trial.add(victim, node);
-        let stays = trial.fits(node, own).is_ok();
+        let stays = trial.fits(node, own).is_ok()
+            && !bug!(trial.cluster().bugs, SuperfluousVictim);
         if !stays {
             trial.undo_to(before);
             taken.push(victim);
@@ -65,7 +67,9 @@ pub(super) fn dry_run(trial: &mut Trial<'_>, node: NodeId, own: Option<PodId>) -
 fn lower_priority(trial: &Trial<'_>, node: NodeId) -> Vec<PodId> {
     let (cluster, priority) = (trial.cluster(), trial.shape().priority);
     let pods = cluster.node(node).pods.iter().copied();
-    pods.filter(|p| cluster.pod(*p).is_some_and(|p| p.priority < priority)).collect()
+    let equals = bug!(cluster.bugs, VictimOfEqualPriority);
+    let below = |p: i32| p < priority || equals && p == priority;
+    pods.filter(|p| cluster.pod(*p).is_some_and(|p| below(p.priority))).collect()
 }
 
 /// The most important first: by priority, then by how long a pod has run. What

@@ -8,7 +8,7 @@ use crate::cluster::Cluster;
 pub(crate) fn refusal(
     cluster: &Cluster,
     candidate: &Candidate,
-    outstanding: impl Fn(&str, &str) -> i32,
+    outstanding: impl Fn((&str, &str)) -> i32,
 ) -> Option<String> {
     if !cluster.policies().has_budgets() {
         return None;
@@ -28,7 +28,7 @@ pub(crate) fn refusal(
             let (namespace, name) = (&*budget.namespace, &*budget.name);
             let known = asked.iter().position(|(ns, own, _)| (*ns, *own) == (namespace, name));
             let at = known.unwrap_or_else(|| {
-                let left = budget.allowed.saturating_sub(outstanding(namespace, name));
+                let left = budget.allowed.saturating_sub(outstanding((namespace, name)));
                 asked.push((namespace, name, left));
                 asked.len() - 1
             });

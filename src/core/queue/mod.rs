@@ -182,7 +182,7 @@ impl Queue {
         };
         self.next_arrival += 1;
         self.entries.insert(pod, entry);
-        self.activate(cx, pod, "PodAdd");
+        self.activate(cx, pod, "UnscheduledPodAdd");
     }
 
     /// Forgets a pod.
@@ -219,12 +219,13 @@ impl Queue {
         self.in_flight.end(pod);
     }
 
-    /// An attempt was rejected by plugins: waits for an event that helps.
+    /// An attempt was rejected by plugins: waits for an event that helps. What the
+    /// pending ones among them wait for will surely come, so that it ends backoff.
     pub(crate) fn rejected(
         &mut self,
         cx: &QueueCx<'_>,
         pod: PodId,
-        rejectors: PluginMask,
+        (rejectors, pending): (PluginMask, PluginMask),
         message: Arc<str>,
     ) {
         if rejectors == 0 {
@@ -237,7 +238,7 @@ impl Queue {
         entry.unschedulable_count += 1;
         entry.error_count = 0;
         entry.since = cx.now;
-        (entry.rejectors, entry.pending) = (rejectors, 0);
+        (entry.rejectors, entry.pending) = (rejectors, pending);
         if entry.message.is_none() || !bug!(self.bugs, ExplanationStale) {
             entry.message = Some(message);
         }

@@ -46,8 +46,8 @@ impl Queue {
         self.wake_held(cx, event, None);
     }
 
-    /// The pod itself changed: an event if that may let it schedule.
-    pub(crate) fn updated(&mut self, cx: &QueueCx<'_>, pod: PodId, event: Option<&ClusterEvent>) {
+    /// The pod itself changed.
+    pub(crate) fn updated(&mut self, cx: &QueueCx<'_>, pod: PodId, event: &ClusterEvent) {
         let Some(record) = cx.cluster.pod(pod) else {
             return;
         };
@@ -57,25 +57,24 @@ impl Queue {
         };
         let place = entry.place;
         if place == Place::InFlight {
-            if let Some(event) = event.filter(|e| of_interest(cx.profiles, e)) {
+            if of_interest(cx.profiles, event) {
                 self.in_flight.record(event, Some(pod));
             }
             return;
         }
         if place == Place::Quarantined {
             // What it says of itself, such as our own condition, is no change.
-            let changed = event.is_some_and(|e| e.actions != Actions::UPDATE);
-            if changed || shape != entry.shape {
+            if event.actions != Actions::UPDATE || shape != entry.shape {
                 self.unlink(pod);
                 self.set_shape(pod, shape);
-                self.requeue(cx, pod, Strategy::AfterBackoff, "PodUpdate");
+                self.requeue(cx, pod, Strategy::AfterBackoff, event.label);
             }
             return;
         }
         self.unlink(pod);
         self.set_shape(pod, shape);
-        let decided = self.entries.get(&pod).zip(event).map(|(entry, e)| decide(cx, entry, e));
-        let strategy = decided.unwrap_or(Strategy::Skip);
+        let entry = self.entries.get(&pod);
+        let strategy = entry.map_or(Strategy::Skip, |entry| decide(cx, entry, event));
         match place {
             Place::Active | Place::Backoff { .. } => {
                 // Re-key: priority and order may have changed; the place stays. A list
@@ -91,14 +90,10 @@ impl Queue {
                 }
                 self.reword_gate(cx, pod);
             }
-            Place::Gated { .. } => self.requeue(cx, pod, strategy, "PodUpdate"),
-            Place::Held => {
-                if let Some(event) = event {
-                    self.wake_held(cx, event, Some(pod));
-                }
-            }
+            Place::Gated { .. } => self.requeue(cx, pod, strategy, event.label),
+            Place::Held => self.wake_held(cx, event, Some(pod)),
             Place::Unschedulable if strategy == Strategy::Skip => self.link_unschedulable(pod),
-            Place::Unschedulable => self.requeue(cx, pod, strategy, "PodUpdate"),
+            Place::Unschedulable => self.requeue(cx, pod, strategy, event.label),
             Place::InFlight | Place::Quarantined => {}
         }
     }

@@ -2,16 +2,17 @@
 //!
 //! Sees only what the API server accepted. Keeps its own ledger, with its own
 //! arithmetic, and says what should never be: a node with more on it than it has
-//! (S1), a pod that moved or a late write of a deposed leader (S3), a pod that was
-//! not ours (S6); and, when everything has come to rest, what [`rest`] finds. Must
+//! (S1), a pod that moved or a late write of a deposed leader (S3), a victim that a
+//! budget guards or that is no less important (S4, S5), a pod that was not ours (S6); and, when everything has come to rest, what [`rest`] finds. Must
 //! never share code with a plugin.
 
+mod evictions;
 mod fit;
 pub(crate) mod rest;
 
 use std::collections::BTreeMap;
 
-use muster_core::io::Tick;
+use muster_core::io::{Object, Tick};
 use muster_core::outbox::PodCall;
 
 use crate::limits::MAX_VIOLATIONS;
@@ -146,7 +147,9 @@ impl Checker {
         if !changed {
             return;
         }
-        if scheduler.is_some_and(|name| name != SCHEDULER_NAME) {
+        // Whoever scheduled a pod, it may have to make room.
+        let evicts = matches!(call, PodCall::Evict(_));
+        if !evicts && scheduler.is_some_and(|name| name != SCHEDULER_NAME) {
             let verb = if matches!(call, PodCall::Bind(_)) { "bound" } else { "written to" };
             let what = format!("{pod} was {verb}, but asks for another scheduler");
             self.violation(now, "S6", &what);
@@ -190,6 +193,14 @@ impl Checker {
                     Some(_) => {}
                 }
                 self.account(now, *id, running);
+            }
+            Notice::Object { object, .. } => {
+                if let Object::PodDisruptionBudget(budget) = &**object
+                    && budget.status.disruptions_allowed < 0
+                {
+                    let what = format!("budget {} is overdrawn", budget.metadata.name);
+                    self.violation(now, "S4", &what);
+                }
             }
         }
     }

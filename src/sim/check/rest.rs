@@ -1,11 +1,11 @@
 //! What must hold when the faults are over and nothing moves any more.
 //!
-//! L1: nothing waits that fits. L2: every process believes what the API server
+//! L1: nothing waits that fits, or that could make room for itself. L2: every process believes what the API server
 //! holds. O1: whatever waits is told why.
 
 use std::collections::BTreeMap;
 
-use muster_api::k8s::Pod;
+use muster_api::k8s::{Node, Pod};
 use muster_core::{CacheView, QueueView, QueuedPod};
 
 use super::Finding;
@@ -22,6 +22,10 @@ pub(crate) struct Statement {
     pub(crate) idle: bool,
     pub(crate) cache: CacheView,
     pub(crate) queue: QueueView,
+}
+
+fn priority(pod: &Pod) -> i32 {
+    pod.spec.priority.unwrap_or(0)
 }
 
 fn full_name(pod: &Pod) -> String {
@@ -73,12 +77,53 @@ impl<'a> Truth<'a> {
             if !pod.spec.scheduling_gates.is_empty() && self.rules.has("SchedulingGates") {
                 continue;
             }
-            let Some(room) = rooms.iter().find(|room| room.fits(pod, self.rules)) else {
-                continue;
+            let fits = |room: &&Room<'_>| {
+                room.fits(pod, self.rules) && self.room_for(room.node, pod, false)
             };
-            let what = format!("{name} waits, but fits node {}", room.node.metadata.name);
-            findings.push(Finding { invariant: "L1", what });
+            if let Some(room) = rooms.iter().find(fits) {
+                let what = format!("{name} waits, but fits node {}", room.node.metadata.name);
+                findings.push(Finding { invariant: "L1", what });
+            } else if let Some(node) = self.could_make_room(pod) {
+                let what = format!("{name} waits, but could push others off node {node}");
+                findings.push(Finding { invariant: "L1", what });
+            }
         }
+    }
+
+    /// Whether a node has room for a pod beside those that are expected there and no
+    /// less important; without the lesser ones if `alone`.
+    fn room_for(&self, node: &'a Node, pod: &Pod, alone: bool) -> bool {
+        let name = node.metadata.name.as_str();
+        let stays = |other: &&&'a Pod| !alone || priority(other) >= priority(pod);
+        let here = self.pods_on(name).iter().filter(stays).copied();
+        let expected = self.waiting.values().copied().filter(|other| {
+            other.status.nominated_node_name == name
+                && priority(other) >= priority(pod)
+                && other.metadata.uid != pod.metadata.uid
+        });
+        Room::new(node, here.chain(expected)).fits(pod, self.rules)
+    }
+
+    /// A node that the pod could have made room on for certain: no budget has a say.
+    fn could_make_room(&self, pod: &Pod) -> Option<&'a str> {
+        let never = pod.spec.preemption_policy.as_deref() == Some("Never");
+        if never || !self.rules.has("DefaultPreemption") {
+            return None;
+        }
+        let free = |other: &&Pod| {
+            other.metadata.deletion_timestamp.is_none()
+                && !self.api.budgets().iter().any(|b| b.spec.covers(other))
+        };
+        let mut nodes = self.api.nodes().filter(|node| {
+            let lesser: Vec<&Pod> = self
+                .pods_on(&node.metadata.name)
+                .iter()
+                .filter(|other| priority(other) < priority(pod))
+                .copied()
+                .collect();
+            !lesser.is_empty() && lesser.iter().all(free) && self.room_for(node, pod, true)
+        });
+        nodes.next().map(|node| node.metadata.name.as_str())
     }
 
     /// L2 and O1 for one process.

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_api::k8s::{Node, Pod, PodCondition, Time};
-use muster_core::io::{Condition, Kind, PodRef, StatusPatch, Tick};
+use muster_core::io::{Condition, Kind, Object, PodRef, StatusPatch, Tick};
 
-use super::budget::{Budget, StoredBudget};
+use super::budget::StoredBudget;
 use super::errors::{ApiError, bind_uid, patch_uid};
 use super::log::Log;
 use super::objects::{is_terminal, node_uid, pod_of_uid, pod_uid};
@@ -48,8 +48,23 @@ pub(crate) struct StoredPod {
 /// One accepted write, as a watch tells it.
 #[derive(Clone, Debug)]
 pub(crate) enum Notice {
-    Node { object: Arc<Node>, deleted: bool, broken: bool },
-    Pod { id: PodId, facts: Facts, object: Arc<Pod>, deleted: bool, broken: bool },
+    Node {
+        object: Arc<Node>,
+        deleted: bool,
+        broken: bool,
+    },
+    Pod {
+        id: PodId,
+        facts: Facts,
+        object: Arc<Pod>,
+        deleted: bool,
+        broken: bool,
+    },
+    /// An object of another kind; none of these is ever deleted.
+    Object {
+        object: Arc<Object>,
+        broken: bool,
+    },
 }
 
 impl Notice {
@@ -57,6 +72,7 @@ impl Notice {
         match self {
             Self::Node { .. } => Kind::Node,
             Self::Pod { .. } => Kind::Pod,
+            Self::Object { object, .. } => object.kind(),
         }
     }
 
@@ -65,12 +81,14 @@ impl Notice {
         let meta = match self {
             Self::Node { object, .. } => &object.metadata,
             Self::Pod { object, .. } => &object.metadata,
+            Self::Object { object, .. } => object.metadata(),
         };
         meta.resource_version.parse().unwrap_or(0)
     }
 
     pub(crate) fn set_broken(&mut self) {
-        let (Self::Node { broken, .. } | Self::Pod { broken, .. }) = self;
+        let (Self::Node { broken, .. } | Self::Pod { broken, .. } | Self::Object { broken, .. }) =
+            self;
         *broken = true;
     }
 }
@@ -85,7 +103,8 @@ pub(crate) struct Api {
     pod_ids: BTreeMap<String, PodId>,
     pods_on: BTreeMap<String, BTreeSet<PodId>>,
     notices: Vec<Notice>,
-    budgets: Vec<StoredBudget>,
+    pub(super) budgets: Vec<StoredBudget>,
+    pub(super) classes: Vec<Arc<Object>>,
     log: Option<Log>,
 }
 
@@ -117,31 +136,11 @@ impl Api {
         self.log.as_mut()
     }
 
-    fn tell(&mut self, notice: Notice) {
+    pub(super) fn tell(&mut self, notice: Notice) {
         if let Some(log) = &mut self.log {
             log.push(self.revision, &notice);
         }
         self.notices.push(notice);
-    }
-
-    pub(crate) fn add_budget(&mut self, spec: Budget) {
-        self.budgets.push(StoredBudget { spec, ..StoredBudget::default() });
-    }
-
-    pub(crate) fn budgets(&self) -> &[StoredBudget] {
-        &self.budgets
-    }
-
-    pub(crate) fn budgets_mut(&mut self) -> &mut [StoredBudget] {
-        &mut self.budgets
-    }
-
-    /// The disruption controller looks at every budget.
-    pub(crate) fn reconcile_budgets(&mut self, now: Tick) {
-        for budget in &mut self.budgets {
-            let pods = self.pods.iter().flatten().map(|stored| &*stored.object);
-            budget.reconcile(now, pods, None);
-        }
     }
 
     /// The pod of that name.
@@ -183,7 +182,7 @@ impl Api {
         (same && meta.namespace == *pod.namespace).then_some(id)
     }
 
-    fn next_revision(&mut self) -> String {
+    pub(super) fn next_revision(&mut self) -> String {
         self.revision += 1;
         self.revision.to_string()
     }
@@ -227,6 +226,7 @@ impl Api {
                 let id = *id;
                 self.tell(Notice::Pod { id, facts, object, deleted: false, broken: false });
             }
+            Notice::Object { object, .. } => self.touch_object(object),
         }
     }
 
@@ -246,6 +246,7 @@ impl Api {
         meta.uid = pod_uid(id);
         meta.creation_timestamp = Some(timestamp(now));
         meta.generation = Some(1);
+        self.admit(&mut pod);
         if !pod.spec.scheduling_gates.is_empty() {
             let message = "Scheduling is blocked due to non-empty scheduling gates";
             set_condition(&mut pod, false, "SchedulingGated", message);

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_api::k8s::Pod;
+use muster_api::k8s::{self, LabelSelector, ObjectMeta, Pod};
 use muster_core::io::Tick;
 
 use super::objects::is_ready;
@@ -86,6 +86,31 @@ pub struct StoredBudget {
 }
 
 impl StoredBudget {
+    /// As a watch shows it.
+    pub(crate) fn object(&self, number: usize, version: String) -> k8s::PodDisruptionBudget {
+        let Budget { namespace, name, match_labels, .. } = &self.spec;
+        let status = &self.status;
+        let selector =
+            LabelSelector { match_labels: match_labels.clone(), ..LabelSelector::default() };
+        let disrupted = status.disrupted_pods.iter();
+        k8s::PodDisruptionBudget {
+            metadata: ObjectMeta {
+                namespace: namespace.clone(),
+                name: name.clone(),
+                uid: format!("00000000-0000-4000-a000-{number:012x}"),
+                resource_version: version,
+                ..ObjectMeta::default()
+            },
+            spec: k8s::PodDisruptionBudgetSpec { selector: Some(selector) },
+            status: k8s::PodDisruptionBudgetStatus {
+                disruptions_allowed: i32::try_from(status.disruptions_allowed).unwrap_or(i32::MAX),
+                disrupted_pods: disrupted
+                    .map(|(name, since)| (name.clone(), Some(k8s::Time(since.0))))
+                    .collect(),
+            },
+        }
+    }
+
     /// The controller looks at the pods of the namespace. `scale` says how many
     /// pods their controllers want, where that counts.
     pub(crate) fn reconcile<'a>(

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use muster_core::io::PodRef;
-use muster_core::outbox::Failure;
+use muster_core::outbox::{Details, Failure};
 
 /// A `Status` with `status: Failure`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,6 +15,8 @@ pub struct ApiError {
     pub reason: &'static str,
     /// `message`.
     pub message: String,
+    /// `details.kind`; empty if it is about no object in particular.
+    pub kind: String,
     /// Type of the first of `details.causes`, e.g. `DisruptionBudget`.
     pub cause: Option<&'static str>,
     /// `Retry-After`, in seconds.
@@ -23,18 +25,20 @@ pub struct ApiError {
 
 impl ApiError {
     pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), cause: None, retry_after: None }
+        let message = message.into();
+        Self { code, reason, message, kind: String::new(), cause: None, retry_after: None }
     }
 
     /// 404.
     pub(crate) fn not_found(resource: &str, name: &str) -> Self {
-        Self::new(404, "NotFound", format!("{resource} \"{name}\" not found"))
+        let message = format!("{resource} \"{name}\" not found");
+        Self { kind: resource.to_owned(), ..Self::new(404, "NotFound", message) }
     }
 
     /// 409 of an update, a bind or a precondition.
     pub(crate) fn conflict(resource: &str, name: &str, why: &str) -> Self {
         let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}");
-        Self::new(409, "Conflict", message)
+        Self { kind: resource.to_owned(), ..Self::new(409, "Conflict", message) }
     }
 
     /// 409 of a create.
@@ -53,6 +57,11 @@ impl ApiError {
             code: self.code,
             message: self.message,
             retry_after: self.retry_after.map(|s| Duration::from_secs(s.into())),
+            details: Details {
+                reason: self.reason.to_owned(),
+                kind: self.kind,
+                causes: self.cause.map(str::to_owned).into_iter().collect(),
+            },
         }
     }
 }

@@ -83,15 +83,19 @@ impl Api {
 
     /// Takes one disruption from the budget of a pod, if it has one.
     fn charge(&mut self, now: Tick, pod: &Pod, dry_run: bool) -> Result<(), ApiError> {
-        let mut budgets = self.budgets_mut().iter_mut().filter(|b| b.spec.covers(pod));
+        let mut budgets = self.budgets.iter_mut().enumerate().filter(|(_, b)| b.spec.covers(pod));
         match (budgets.next(), budgets.next()) {
             (_, Some(_)) => {
                 let message = "This pod has more than one PodDisruptionBudget, which the eviction \
                                subresource does not support.";
                 Err(ApiError::new(500, "", message))
             }
-            (Some(budget), None) if !spared(pod, budget) => {
-                decrement(budget, &pod.metadata.name, now, dry_run)
+            (Some((index, budget)), None) if !spared(pod, budget) => {
+                decrement(budget, &pod.metadata.name, now, dry_run)?;
+                if !dry_run {
+                    self.tell_budget(index);
+                }
+                Ok(())
             }
             _ => Ok(()),
         }
@@ -162,7 +166,8 @@ fn decrement(
         let message = format!(
             "poddisruptionbudget.policy \"{name}\" is forbidden: pdb disruptions allowed is negative"
         );
-        return Err(ApiError::new(403, "Forbidden", message));
+        let cause = Some("DisruptionBudget");
+        return Err(ApiError { cause, ..ApiError::new(403, "Forbidden", message) });
     }
     if status.disruptions_allowed == 0 {
         return Err(refusal(None));

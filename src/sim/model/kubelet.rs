@@ -121,6 +121,7 @@ impl Kubelets {
                 }
                 timers
             }
+            Notice::Object { .. } => Vec::new(),
         }
     }
 

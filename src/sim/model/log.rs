@@ -7,10 +7,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_api::k8s::{Node, Pod};
-use muster_core::io::Kind;
+use muster_core::io::{Kind, Object};
 
 use super::api::{Notice, PodId};
 use super::errors::ApiError;
+
+/// The kinds that a scheduler watches in a simulation.
+pub(crate) const WATCHED: [Kind; 4] =
+    [Kind::Node, Kind::Pod, Kind::PodDisruptionBudget, Kind::PriorityClass];
+
+/// The position of a kind among the watched ones.
+pub(crate) fn slot(kind: Kind) -> usize {
+    WATCHED.iter().position(|watched| *watched == kind).unwrap_or(0)
+}
 
 /// Accepted writes of one kind.
 #[derive(Debug, Default)]
@@ -23,7 +32,7 @@ struct History {
 /// Accepted writes of all kinds.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    kinds: [History; 2],
+    kinds: [History; WATCHED.len()],
 }
 
 /// Objects of one kind at one revision, in order of name or creation.
@@ -31,16 +40,17 @@ pub(crate) struct Log {
 pub(crate) enum Listing {
     Nodes(Vec<(Arc<Node>, bool)>),
     Pods(Vec<(Arc<Pod>, bool)>),
+    Objects(Vec<(Arc<Object>, bool)>),
 }
 
 impl Log {
     pub(crate) fn push(&mut self, revision: u64, notice: &Notice) {
-        self.kinds[notice.kind() as usize].events.push((revision, notice.clone()));
+        self.kinds[slot(notice.kind())].events.push((revision, notice.clone()));
     }
 
     /// A version cannot be decoded by whoever reads it.
     pub(crate) fn break_version(&mut self, kind: Kind, revision: u64) {
-        let events = &mut self.kinds[kind as usize].events;
+        let events = &mut self.kinds[slot(kind)].events;
         if let Ok(index) = events.binary_search_by_key(&revision, |(at, _)| *at) {
             events[index].1.set_broken();
         }
@@ -55,12 +65,12 @@ impl Log {
 
     /// The oldest revision of which a list can be served.
     pub(crate) fn oldest(&self, kind: Kind) -> u64 {
-        self.kinds[kind as usize].oldest
+        self.kinds[slot(kind)].oldest
     }
 
     /// What a watch from `revision` shows, or 410.
     pub(crate) fn since(&self, kind: Kind, revision: u64) -> Result<&[(u64, Notice)], ApiError> {
-        let History { events, oldest } = &self.kinds[kind as usize];
+        let History { events, oldest } = &self.kinds[slot(kind)];
         if revision < *oldest {
             return Err(ApiError::expired(revision, *oldest));
         }
@@ -70,9 +80,10 @@ impl Log {
 
     /// The latest revision at or before `revision` whose list can be served.
     pub(crate) fn list(&self, kind: Kind, revision: u64) -> Listing {
-        let events = self.kinds[kind as usize].events.iter();
+        let events = self.kinds[slot(kind)].events.iter();
         let mut nodes: BTreeMap<&str, (Arc<Node>, bool)> = BTreeMap::new();
         let mut pods: BTreeMap<PodId, (Arc<Pod>, bool)> = BTreeMap::new();
+        let mut objects: BTreeMap<(&str, &str), (Arc<Object>, bool)> = BTreeMap::new();
         for (_, notice) in events.take_while(|(at, _)| *at <= revision) {
             match notice {
                 Notice::Node { object, deleted: true, .. } => {
@@ -87,11 +98,16 @@ impl Log {
                 Notice::Pod { id, object, broken, .. } => {
                     pods.insert(*id, (object.clone(), *broken));
                 }
+                Notice::Object { object, broken } => {
+                    let meta = object.metadata();
+                    objects.insert((&meta.namespace, &meta.name), (object.clone(), *broken));
+                }
             }
         }
         match kind {
             Kind::Node => Listing::Nodes(nodes.into_values().collect()),
-            _ => Listing::Pods(pods.into_values().collect()),
+            Kind::Pod => Listing::Pods(pods.into_values().collect()),
+            _ => Listing::Objects(objects.into_values().collect()),
         }
     }
 }

@@ -14,5 +14,6 @@ pub(crate) mod jobs;
 pub(crate) mod kubelet;
 pub(crate) mod log;
 pub(crate) mod objects;
+mod policies;
 pub(crate) mod requests;
 pub mod server;

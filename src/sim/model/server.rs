@@ -312,7 +312,7 @@ impl Server {
         log.since(Kind::Pod, revision)?;
         Ok(match log.list(Kind::Pod, revision) {
             Listing::Pods(pods) => pods.into_iter().map(|(pod, _)| Pod::clone(&pod)).collect(),
-            Listing::Nodes(_) => Vec::new(),
+            Listing::Nodes(_) | Listing::Objects(_) => Vec::new(),
         })
     }
 
@@ -332,7 +332,7 @@ impl Server {
                     Some(WatchEvent::Deleted(Pod::clone(object)))
                 }
                 Notice::Pod { object, .. } => Some(WatchEvent::Applied(Pod::clone(object))),
-                Notice::Node { .. } => None,
+                Notice::Node { .. } | Notice::Object { .. } => None,
             })
             .collect())
     }

@@ -27,11 +27,20 @@
 //!     priority: 100
 //!     requests: {cpu: 8, memory: 64Gi, nvidia.com/gpu: 1}
 //!     tolerations: [{key: gpu, operator: Exists}]
+//!   - name: urgent
+//!     kind: Pod
+//!     priority: 1000         # makes room for itself, unless preemptionPolicy: Never
+//!     requests: {cpu: 8}
+//! budgets:
+//!   - {name: keep-one, matchLabels: {app: train}, minAvailable: 1}
+//! priorityClasses:           # for pod templates with a priorityClassName
+//!   - {name: high, value: 1000}
 //! events:
 //!   - {at: 10m, cordon: gpu-0}
 //! ```
 
 mod budgets;
+mod classes;
 mod cursor;
 mod events;
 mod faults;
@@ -53,7 +62,11 @@ pub use scheduler::SchedulerSpec;
 pub use template::Template;
 pub use workloads::{Runtime, Shape, Workload};
 
-use crate::limits::{MAX_BUDGETS, MAX_EVENTS, MAX_NODE_GROUPS, MAX_NODES, MAX_PODS, MAX_WORKLOADS};
+use muster_api::k8s::PriorityClass;
+
+use crate::limits::{
+    MAX_BUDGETS, MAX_CLASSES, MAX_EVENTS, MAX_NODE_GROUPS, MAX_NODES, MAX_PODS, MAX_WORKLOADS,
+};
 use crate::model::budget::Budget;
 use crate::time::{Micros, SECOND};
 use cursor::Cursor;
@@ -78,6 +91,8 @@ pub struct Scenario {
     pub scheduler: SchedulerSpec,
     /// PodDisruptionBudgets, there from the beginning.
     pub budgets: Vec<Budget>,
+    /// PriorityClasses, there from the beginning.
+    pub classes: Vec<PriorityClass>,
     /// What goes wrong.
     pub faults: FaultPlan,
 }
@@ -128,6 +143,7 @@ impl Scenario {
             "events",
             "scheduler",
             "budgets",
+            "priorityClasses",
             "faults",
         ])?;
         let name = match fields.get("name") {
@@ -148,6 +164,13 @@ impl Scenario {
             workloads.push(Workload::decode(&workload)?);
         }
         workloads::check_names(&workloads, &workloads_at)?;
+        let mut classes = Vec::new();
+        if let Some(list) = fields.get("priorityClasses") {
+            for class in list.list(MAX_CLASSES)? {
+                classes.push(classes::decode(&class)?);
+            }
+        }
+        classes::check_names(&classes, &workloads, &workloads_at)?;
         let events = match fields.get("events") {
             Some(events) => events::decode(&events, &nodes, MAX_EVENTS)?,
             None => Vec::new(),
@@ -175,6 +198,7 @@ impl Scenario {
             events,
             scheduler,
             budgets: all_budgets,
+            classes,
             faults,
         };
         nodes::check_names(&scenario, &nodes_at)?;

@@ -29,7 +29,16 @@ pub(super) fn decode_template(fields: &Fields<'_>, namespace: &str) -> Result<Po
         let priority = priority.int(-2_147_483_648, 1_000_000_000)?;
         pod.spec.priority = i32::try_from(priority).ok();
     }
-    pod.spec.priority.get_or_insert(0);
+    if let Some(policy) = fields.get("preemptionPolicy") {
+        twice(&policy, pod.spec.preemption_policy.is_some())?;
+        pod.spec.preemption_policy = Some(super::classes::policy(&policy)?);
+    }
+    if pod.spec.priority_class_name.is_empty() {
+        pod.spec.priority.get_or_insert(0);
+    } else if pod.spec.priority.is_some() {
+        let at = fields.need("podTemplate", "")?;
+        return Err(at.error("priorityClassName and priority; write one of them"));
+    }
     if let Some(selector) = fields.get("nodeSelector") {
         twice(&selector, !pod.spec.node_selector.is_empty())?;
         pod.spec.node_selector = selector.labels()?;
@@ -81,7 +90,7 @@ fn decode_toleration(at: &Cursor<'_>) -> Result<Toleration, ScenarioError> {
 }
 
 /// Pod spec fields that the core reads.
-const READ: [&str; 14] = [
+const READ: [&str; 15] = [
     "nodeSelector",
     "affinity",
     "tolerations",
@@ -95,6 +104,7 @@ const READ: [&str; 14] = [
     "activeDeadlineSeconds",
     "priority",
     "preemptionPolicy",
+    "priorityClassName",
     "schedulerName",
 ];
 
@@ -145,11 +155,6 @@ fn decode_raw(at: &Cursor<'_>) -> Result<Pod, ScenarioError> {
                 return Err(value.error(
                     "the scheduler chooses; to pin a pod use nodeSelector {kubernetes.io/hostname: …}",
                 ));
-            }
-            "priorityClassName" => {
-                return Err(
-                    value.error("there are no PriorityClasses here; write priority: <number>")
-                );
             }
             "resourceClaims" | "runtimeClassName" => {
                 return Err(value.error("not modelled yet; leave it out"));

@@ -103,6 +103,7 @@ impl Workload {
             "completions",
             "runtime",
             "priority",
+            "preemptionPolicy",
             "labels",
             "requests",
             "nodeSelector",

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use muster_api::k8s::{Pod, ResourceList, Taint};
+use muster_api::k8s::{Pod, PriorityClass, ResourceList, Taint};
 use serde_json::{Map, Value, json};
 
 use super::{Action, Blow, ClusterEvent, Fault, NodeGroup, Scenario, Shape, Workload};
@@ -67,6 +67,13 @@ fn pod_spec(pod: &Pod) -> Value {
     });
     if let Some(grace) = spec.termination_grace_period_seconds {
         written["terminationGracePeriodSeconds"] = json!(grace);
+    }
+    if let Some(policy) = &spec.preemption_policy {
+        written["preemptionPolicy"] = json!(policy);
+    }
+    if !spec.priority_class_name.is_empty() {
+        written["priorityClassName"] = json!(spec.priority_class_name);
+        written.as_object_mut().map(|fields| fields.remove("priority"));
     }
     written
 }
@@ -153,6 +160,14 @@ fn budget(budget: &Budget) -> Value {
     written
 }
 
+fn class(class: &PriorityClass) -> Value {
+    let mut written = json!({"name": class.metadata.name, "value": class.value});
+    if let Some(policy) = &class.preemption_policy {
+        written["preemptionPolicy"] = json!(policy);
+    }
+    written
+}
+
 fn blow((at, blow): &(Micros, Blow)) -> Value {
     let mut written = json!({"at": duration(*at)});
     let (what, more) = match *blow {
@@ -199,6 +214,7 @@ impl Scenario {
         section("nodes", self.nodes.iter().map(node).collect());
         section("workloads", self.workloads.iter().map(workload).collect());
         section("events", self.events.iter().map(event).collect());
+        section("priorityClasses", self.classes.iter().map(class).collect());
         section("budgets", self.budgets.iter().map(budget).collect());
         if !self.faults.is_empty() {
             let rates: Map<String, Value> = Fault::ALL

@@ -4,8 +4,9 @@
 //! world in which everything happens at once hides what few things do together.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use muster_api::k8s::{Quantity, ResourceList, Taint};
+use muster_api::k8s::{PriorityClass, Quantity, ResourceList, Taint};
 
 use super::pods;
 use crate::model::budget::{Amount, Budget};
@@ -63,10 +64,12 @@ pub fn draw(seed: u64) -> Scenario {
     let mut draw = Draw(rng);
     let span = draw.time(20 * SECOND, 100 * SECOND);
     let nodes = draw_nodes(&mut draw);
-    let workloads = pods::draw(&mut draw, span);
+    let ranked = draw.chance(35);
+    let mut workloads = pods::draw(&mut draw, span, ranked);
+    let classes = draw_classes(&mut draw, &mut workloads);
     let scheduler = draw_scheduler(&mut draw);
     let events = draw_events(&mut draw, &nodes, &workloads, span);
-    let budgets = draw_budgets(&mut draw, &workloads);
+    let budgets = draw_budgets(&mut draw, &workloads, ranked);
     let faults = draw_faults(&mut draw, scheduler.replicas, span);
     Scenario {
         name: format!("seed-{seed}"),
@@ -77,6 +80,7 @@ pub fn draw(seed: u64) -> Scenario {
         events,
         scheduler,
         budgets,
+        classes,
         faults,
     }
 }
@@ -145,11 +149,27 @@ fn draw_scheduler(draw: &mut Draw) -> SchedulerSpec {
     spec
 }
 
-fn draw_budgets(draw: &mut Draw, workloads: &[Workload]) -> Vec<Budget> {
-    if !draw.chance(20) {
+/// Now and then some pods have their priority by a class.
+fn draw_classes(draw: &mut Draw, workloads: &mut [Workload]) -> Vec<PriorityClass> {
+    if !draw.chance(10) {
         return Vec::new();
     }
-    let count = draw.small(1, 2);
+    let mut class = PriorityClass { value: draw.one(&[-5, 50, 2000]), ..<_>::default() };
+    "class".clone_into(&mut class.metadata.name);
+    class.preemption_policy = draw.chance(20).then(|| "Never".to_owned());
+    for workload in workloads.iter_mut().filter(|_| draw.chance(50)) {
+        let spec = &mut Arc::make_mut(&mut workload.template).spec;
+        "class".clone_into(&mut spec.priority_class_name);
+        spec.priority = None;
+    }
+    vec![class]
+}
+
+fn draw_budgets(draw: &mut Draw, workloads: &[Workload], ranked: bool) -> Vec<Budget> {
+    if !draw.chance(if ranked { 50 } else { 20 }) {
+        return Vec::new();
+    }
+    let count = draw.small(1, 3);
     (0..count)
         .map(|i| {
             let app = &workloads[usize::try_from(draw.pick(0, 100)).unwrap_or(0) % workloads.len()];

@@ -15,7 +15,9 @@ use crate::time::{Micros, SECOND};
 /// Most pods of a world, before replacements.
 const MOST: u32 = 40;
 
-pub(super) fn draw(draw: &mut Draw, span: Micros) -> Vec<Workload> {
+/// `ranked`: each workload is more important than the one before, and asks for more
+/// than is easily found.
+pub(super) fn draw(draw: &mut Draw, span: Micros, ranked: bool) -> Vec<Workload> {
     let count = draw.small(1, 6);
     let crowd = draw.chance(25);
     let mut left = if crowd { MOST } else { 14 };
@@ -29,7 +31,13 @@ pub(super) fn draw(draw: &mut Draw, span: Micros) -> Vec<Workload> {
         }
         left -= most;
         let name = format!("w{index}");
-        let mut template = template(draw, &name);
+        let mut template = template(draw, &name, ranked);
+        if ranked {
+            template.spec.priority = Some(i32::try_from(index).unwrap_or(0) * 10);
+        }
+        if draw.chance(8) {
+            template.spec.preemption_policy = Some("Never".to_owned());
+        }
         if gated && draw.chance(40) {
             let gate = PodSchedulingGate { name: "swarm.dev/gate".to_owned() };
             template.spec.scheduling_gates = vec![gate];
@@ -45,7 +53,7 @@ pub(super) fn draw(draw: &mut Draw, span: Micros) -> Vec<Workload> {
             _ => Shape::Set { replicas: most, stable_names: true },
         };
         let forever = match shape {
-            Shape::Pods { .. } => draw.chance(50),
+            Shape::Pods { .. } => draw.chance(if ranked { 80 } else { 50 }),
             Shape::Job { .. } => false,
             Shape::Set { .. } => true,
         };
@@ -53,7 +61,13 @@ pub(super) fn draw(draw: &mut Draw, span: Micros) -> Vec<Workload> {
             name,
             namespace: "default".to_owned(),
             shape,
-            at: if draw.chance(40) { 0 } else { draw.time(0, span) },
+            at: if draw.chance(40) {
+                0
+            } else if ranked {
+                span * i64::from(index) / i64::from(count)
+            } else {
+                draw.time(0, span)
+            },
             every: 0,
             repeat: 1,
             runtime: (!forever).then_some(Runtime { min: runtime, max: runtime }),
@@ -63,10 +77,11 @@ pub(super) fn draw(draw: &mut Draw, span: Micros) -> Vec<Workload> {
     all
 }
 
-fn requests(draw: &mut Draw) -> ResourceList {
+fn requests(draw: &mut Draw, large: bool) -> ResourceList {
     let mut list = ResourceList::new();
     if draw.chance(90) {
-        list.insert("cpu".to_owned(), Quantity::from_millis(draw.pick(0, 8) * 250));
+        let least = if large { 4 } else { 0 };
+        list.insert("cpu".to_owned(), Quantity::from_millis(draw.pick(least, 8 + least) * 250));
     }
     if draw.chance(60) {
         list.insert("memory".to_owned(), Quantity::from_units(draw.pick(0, 8) << 29));
@@ -77,7 +92,7 @@ fn requests(draw: &mut Draw) -> ResourceList {
     list
 }
 
-fn template(draw: &mut Draw, name: &str) -> Pod {
+fn template(draw: &mut Draw, name: &str, large: bool) -> Pod {
     let mut pod = Pod::default();
     "default".clone_into(&mut pod.metadata.namespace);
     pod.metadata.labels = BTreeMap::from([("app".to_owned(), name.to_owned())]);
@@ -92,7 +107,7 @@ fn template(draw: &mut Draw, name: &str) -> Pod {
     spec.priority = Some(draw.one(&[0, 0, 0, -10, 100, 1000]));
     let mut main = Container {
         name: "main".to_owned(),
-        resources: ResourceRequirements { requests: requests(draw) },
+        resources: ResourceRequirements { requests: requests(draw, large) },
         ..Container::default()
     };
     if draw.chance(15) {

@@ -162,6 +162,9 @@ impl Shrinker<'_> {
             if !spec.scheduling_gates.is_empty() {
                 smaller |= self.attempt(plain(|spec| spec.scheduling_gates.clear()));
             }
+            if spec.preemption_policy.is_some() {
+                smaller |= self.attempt(plain(|spec| spec.preemption_policy = None));
+            }
             if spec.containers.iter().any(|c| !c.ports.is_empty()) {
                 smaller |= self.attempt(plain(|spec| {
                     spec.containers.iter_mut().for_each(|c| c.ports.clear());

@@ -7,7 +7,10 @@ use muster_api::k8s;
 
 use crate::audit::{Audit, Audited, PointLog, Violation, Witness};
 use crate::framework::Profile;
-use crate::io::{Change, Effect, Input, Kind, ObjectKey, PodRef, Reply, Tick, Token, WriteError};
+use crate::io::{
+    Change, Effect, Eviction, Input, Kind, Object, ObjectKey, PodRef, Reply, Request, StatusPatch,
+    Tick, Token, WriteError,
+};
 use crate::testing::{NodeExt as _, PodExt as _, node, pod, resources};
 use crate::{Backoff, Config, Core};
 
@@ -36,6 +39,13 @@ impl Rng {
     }
 }
 
+/// What a budget still allows, and who is counted already.
+#[derive(Default)]
+struct Budget {
+    allowed: i32,
+    disrupted: Vec<String>,
+}
+
 struct Driver {
     core: Audited,
     now: Tick,
@@ -47,6 +57,10 @@ struct Driver {
     watch: VecDeque<Input>,
     binds: Vec<(PodRef, String, u64)>,
     calls: Vec<Token>,
+    /// Evictions that were asked for, dry ones among them.
+    evictions: Vec<(Token, PodRef, bool)>,
+    /// Budgets over pods by their label `app`.
+    budgets: BTreeMap<&'static str, Budget>,
     /// Pods and plugins of which one is at Permit.
     held: Vec<PodRef>,
     found: Vec<Violation>,
@@ -83,6 +97,8 @@ pub(super) fn run(seed: u64, change: impl FnOnce(&mut Config)) -> (Vec<Violation
         watch: VecDeque::new(),
         binds: Vec::new(),
         calls: Vec::new(),
+        evictions: Vec::new(),
+        budgets: BTreeMap::new(),
         held: Vec::new(),
         found: Vec::new(),
         scheduled: 0,
@@ -116,6 +132,9 @@ impl Driver {
             19 => self.permit(),
             20 | 21 => self.sleep(),
             22 if self.rng.one_in(6) => self.relist(),
+            23 => self.draw_budget(),
+            24 | 25 => self.evict(),
+            26 => self.end_one(),
             _ => {
                 let _ = self.core.schedule_one(self.now);
             }
@@ -129,20 +148,11 @@ impl Driver {
                 Effect::Bind { pod, node, attempt } => {
                     self.binds.push((pod, node.to_string(), attempt));
                 }
-                Effect::Call { token, .. } => self.calls.push(token),
-                Effect::PatchStatus(patch) => {
-                    if let (Some(pod), Some(c)) =
-                        (self.pods.get_mut(&*patch.pod.name), patch.condition)
-                    {
-                        pod.status.conditions = vec![k8s::PodCondition {
-                            kind: "PodScheduled".into(),
-                            status: if c.status { "True" } else { "False" }.into(),
-                            reason: c.reason.into(),
-                            message: c.message.to_string(),
-                        }];
-                        self.publish(&patch.pod.name.clone());
-                    }
+                Effect::Call { token, request: Request::Evict { victim, dry_run }, .. } => {
+                    self.evictions.push((token, victim, dry_run));
                 }
+                Effect::Call { token, .. } => self.calls.push(token),
+                Effect::PatchStatus(patch) => self.patch(&patch),
                 Effect::Event(_) => {}
             }
         }
@@ -151,6 +161,26 @@ impl Driver {
             .collect();
         self.held.sort();
         self.found.extend(self.core.take_violations());
+    }
+
+    fn patch(&mut self, patch: &StatusPatch) {
+        let Some(pod) = self.pods.get_mut(&*patch.pod.name) else { return };
+        if *pod.metadata.uid != *patch.pod.uid {
+            return;
+        }
+        if let Some(c) = &patch.condition {
+            pod.status.conditions.retain(|c| c.kind != "PodScheduled");
+            pod.status.conditions.push(k8s::PodCondition {
+                kind: "PodScheduled".into(),
+                status: if c.status { "True" } else { "False" }.into(),
+                reason: c.reason.into(),
+                message: c.message.to_string(),
+            });
+        }
+        if let Some(node) = &patch.nominated_node {
+            pod.status.nominated_node_name = node.to_string();
+        }
+        self.publish(&patch.pod.name.clone());
     }
 
     fn publish(&mut self, name: &str) {
@@ -211,8 +241,90 @@ impl Driver {
         if rng.one_in(7) {
             wire = wire.scheduler("other");
         }
+        wire.metadata.labels.insert("app".into(), self.rng.pick(&["a", "b", "c"]).into());
+        if self.rng.one_in(10) {
+            wire.spec.preemption_policy = Some("Never".into());
+        }
         self.pods.insert(name.to_owned(), wire);
         self.publish(name);
+    }
+
+    // ---- budgets and evictions -------------------------------------------------
+
+    fn draw_budget(&mut self) {
+        let app = self.rng.pick(&["a", "b"]);
+        let allowed = self.rng.below(3) as i32;
+        self.budgets.insert(app, Budget { allowed, disrupted: Vec::new() });
+        self.publish_budget(app);
+    }
+
+    fn publish_budget(&mut self, app: &'static str) {
+        self.version += 1;
+        let Some(budget) = self.budgets.get(app) else { return };
+        let mut wire = k8s::PodDisruptionBudget::default();
+        wire.metadata.namespace = "default".into();
+        wire.metadata.name = format!("over-{app}");
+        wire.metadata.resource_version = self.version.to_string();
+        let selector = wire.spec.selector.insert(k8s::LabelSelector::default());
+        selector.match_labels.insert("app".into(), app.into());
+        wire.status.disruptions_allowed = budget.allowed;
+        let disrupted = budget.disrupted.iter().map(|name| (name.clone(), None));
+        wire.status.disrupted_pods = disrupted.collect();
+        self.watch.push_back(Input::Object(Box::new(Object::PodDisruptionBudget(wire))));
+    }
+
+    /// The server answers an eviction, and perhaps nobody hears it.
+    fn evict(&mut self) {
+        if self.evictions.is_empty() {
+            return;
+        }
+        let at = self.rng.below(self.evictions.len() as u64) as usize;
+        let (token, victim, dry_run) = self.evictions.remove(at);
+        let roll = self.rng.below(12);
+        let mut eviction = match roll {
+            0 => Eviction::Unavailable("not there".into()),
+            1 => Eviction::Refused("just spent".into()),
+            2 if self.rng.one_in(4) => Eviction::Failed("denied".into()),
+            _ => self.serve_eviction(&victim, dry_run),
+        };
+        if roll == 3 && eviction == Eviction::Accepted {
+            eviction = Eviction::Unavailable("lost on the way back".into());
+        }
+        self.core.apply(self.now, Input::Reply { token, reply: Reply::Evicted(eviction) });
+    }
+
+    fn serve_eviction(&mut self, victim: &PodRef, dry_run: bool) -> Eviction {
+        let Some(pod) = self.pods.get(&*victim.name) else { return Eviction::Gone };
+        if *pod.metadata.uid != *victim.uid {
+            return Eviction::Gone;
+        }
+        let app = pod.metadata.labels.get("app").map_or("", String::as_str);
+        let guarded = pod.status.phase == "Running" && pod.metadata.deletion_timestamp.is_none();
+        let over = self.budgets.iter_mut().find(|(over, _)| guarded && **over == app);
+        if let Some((&app, budget)) = over {
+            if budget.allowed <= 0 {
+                return Eviction::Refused("spent".into());
+            }
+            if !dry_run {
+                budget.allowed -= 1;
+                budget.disrupted.push(victim.name.to_string());
+                self.publish_budget(app);
+            }
+        }
+        if !dry_run && let Some(pod) = self.pods.get_mut(&*victim.name) {
+            pod.metadata.deletion_timestamp = Some(k8s::Time(0));
+            self.publish(&victim.name.clone());
+        }
+        Eviction::Accepted
+    }
+
+    /// A pod that is going is gone.
+    fn end_one(&mut self) {
+        let going = |p: &&k8s::Pod| p.metadata.deletion_timestamp.is_some();
+        let name = self.pods.values().find(going).map(|p| p.metadata.name.clone());
+        if let Some(name) = name {
+            self.delete_pod(&name);
+        }
     }
 
     fn delete_pod(&mut self, name: &str) {
@@ -308,7 +420,8 @@ impl Driver {
         let kind = if self.rng.one_in(2) { Kind::Pod } else { Kind::Node };
         self.watch.retain(|input| match input {
             Input::Pod(_) => kind != Kind::Pod,
-            _ => kind != Kind::Node,
+            Input::Node(_) => kind != Kind::Node,
+            _ => true,
         });
         self.core.apply(self.now, Input::RelistStarted(kind));
         let inputs: Vec<Input> = match kind {
@@ -343,6 +456,13 @@ impl Driver {
             Some(p) if !p.spec.node_name.is_empty() => Err(WriteError::Conflict("bound".into())),
             Some(p) => {
                 p.spec.node_name = node;
+                p.status.phase = "Running".into();
+                p.status.nominated_node_name.clear();
+                p.status.conditions.push(k8s::PodCondition {
+                    kind: "Ready".into(),
+                    status: "True".into(),
+                    ..Default::default()
+                });
                 self.scheduled += 1;
                 Ok(())
             }
@@ -405,6 +525,11 @@ impl Driver {
                 self.reply();
                 self.look();
             }
+            while !self.evictions.is_empty() {
+                self.evict();
+                self.look();
+            }
+            self.end_one();
             self.deliver(usize::MAX);
             if !self.found.is_empty() {
                 return;

@@ -28,6 +28,7 @@ pub(super) struct Harness {
     conditions: BTreeMap<String, (bool, String, String)>,
     calls: BTreeMap<String, Token>,
     evictions: BTreeMap<String, Token>,
+    nominated: BTreeMap<String, String>,
 }
 
 impl Harness {
@@ -46,6 +47,7 @@ impl Harness {
             conditions: BTreeMap::new(),
             calls: BTreeMap::new(),
             evictions: BTreeMap::new(),
+            nominated: BTreeMap::new(),
         }
     }
 
@@ -68,6 +70,11 @@ impl Harness {
         pod.metadata.resource_version = self.version.to_string();
         self.pods.insert(pod.metadata.name.clone(), pod.clone());
         self.apply(Input::Pod(Change::Upsert(Box::new(pod))));
+    }
+
+    /// A pod as last sent.
+    pub(super) fn last(&self, name: &str) -> k8s::Pod {
+        self.pods.get(name).expect("a known pod").clone()
     }
 
     /// Changes a pod as last sent.
@@ -136,11 +143,12 @@ impl Harness {
 
     pub(super) fn effects(&mut self) -> Vec<String> {
         let effects = self.core.take_effects();
-        effects.iter().map(|e| self.text(e)).collect()
+        effects.iter().filter_map(|e| self.text(e)).collect()
     }
 
-    fn text(&mut self, effect: &Effect) -> String {
-        match effect {
+    /// Nominations are not shown: see `nominated`.
+    fn text(&mut self, effect: &Effect) -> Option<String> {
+        let text = match effect {
             Effect::Bind { pod, node, attempt } => {
                 self.binds.insert(pod.name.to_string(), (pod.clone(), *attempt));
                 format!("bind {pod} -> {node}")
@@ -150,16 +158,13 @@ impl Harness {
                 format!("{kind} {} {}: {}", e.pod, e.reason, e.note)
             }
             Effect::PatchStatus(patch) => {
-                let nominated = patch.nominated_node.as_ref();
-                let nominated =
-                    nominated.map(|node| format!("nominated {} to {node:?}", patch.pod));
-                let Some(c) = patch.condition.as_ref() else {
-                    return nominated.expect("a patch of something");
-                };
+                if let Some(node) = &patch.nominated_node {
+                    self.nominated.insert(patch.pod.name.to_string(), node.to_string());
+                }
+                let c = patch.condition.as_ref()?;
                 let said = (c.status, c.reason.to_owned(), c.message.to_string());
                 self.conditions.insert(patch.pod.name.to_string(), said);
-                let text = format!("status {} {} {}: {}", patch.pod, c.status, c.reason, c.message);
-                nominated.map_or(text.clone(), |nominated| format!("{text}; {nominated}"))
+                format!("status {} {} {}: {}", patch.pod, c.status, c.reason, c.message)
             }
             Effect::Call { token, request: Request::Evict { victim, dry_run }, .. } => {
                 let what = if *dry_run { "ask" } else { "evict" };
@@ -168,12 +173,13 @@ impl Harness {
             }
             Effect::Call { token, pod, plugin, request } => {
                 self.calls.insert(pod.name.to_string(), *token);
-                let Request::Text(request) = request else {
-                    return format!("call {pod} {plugin}: {request:?}");
-                };
-                format!("call {pod} {plugin}: {request}")
+                match request {
+                    Request::Text(request) => format!("call {pod} {plugin}: {request}"),
+                    request => format!("call {pod} {plugin}: {request:?}"),
+                }
             }
-        }
+        };
+        Some(text)
     }
 
     /// Answers the pod's last bind.
@@ -202,6 +208,11 @@ impl Harness {
     pub(super) fn evicted(&mut self, victim: &str, eviction: Eviction) {
         let token = *self.evictions.get(victim).expect("an eviction was asked for");
         self.apply(Input::Reply { token, reply: Reply::Evicted(eviction) });
+    }
+
+    /// The node last written as the one the pod is expected on.
+    pub(super) fn nominated(&self, name: &str) -> Option<&str> {
+        self.nominated.get(name).map(String::as_str)
     }
 
     pub(super) fn object(&mut self, object: Object) {

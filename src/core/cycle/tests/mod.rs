@@ -1,4 +1,5 @@
 mod binding;
+mod choosy;
 mod harness;
 mod holds;
 mod ledger;
@@ -11,5 +12,6 @@ mod random;
 mod related;
 mod remind;
 mod stages;
+mod subtle;
 mod volumes;
 mod wake;

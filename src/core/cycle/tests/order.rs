@@ -14,7 +14,8 @@ fn huge(name: &str) -> muster_api::k8s::Pod {
     pod(name).req(&[("cpu", "64")])
 }
 
-const NO_CPU: &str = "0/1 nodes are available: 1 Insufficient cpu.";
+const NO_CPU: &str = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are \
+                      available: 1 Preemption is not helpful for scheduling.";
 
 #[test]
 fn higher_priority_goes_first_then_the_longer_waiting() {

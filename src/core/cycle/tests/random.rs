@@ -9,8 +9,10 @@ use muster_api::k8s;
 use super::probe::{Probe, Script, profile};
 use crate::Config;
 use crate::audit::Audited;
-use crate::framework::{Actions, Registration, Resource};
+use crate::framework::{Actions, Code, Registration, Resource, Status};
 use crate::io::{Change, Effect, Input, Kind, ObjectKey, PodRef, Reply, Tick, Token, WriteError};
+use crate::model::PodId;
+use crate::queue::{Queue, QueueCx};
 use crate::testing::{NodeExt as _, PodExt as _, node, pod};
 
 const SEEDS: u64 = 60;
@@ -64,11 +66,17 @@ struct World {
     waiting: BTreeSet<String>,
     /// In a queue proper.
     pending: BTreeSet<String>,
+    /// Held back by us, as a preemption would.
+    held: BTreeSet<String>,
+    slow: Probe,
+    pressed: bool,
     log: Vec<String>,
 }
 
 impl World {
-    fn new(seed: u64) -> Self {
+    /// In a pressed world pods are held, called and told to wait for what is sure to
+    /// come. The auditor cannot know of that, so there it is silent.
+    fn new(seed: u64, pressed: bool) -> Self {
         // Every third world has Permit plugins that wait, every fourth one a
         // PreBind plugin that parks.
         let wait = seed.is_multiple_of(3).then_some(5);
@@ -80,7 +88,11 @@ impl World {
         let profiles = vec![profile(&[&slow, &slower])];
         let config = Config { profiles, seed, ..Config::default() };
         Self {
-            core: Audited::new(config, 1),
+            core: if pressed {
+                Audited::unchecked(crate::Core::new(config))
+            } else {
+                Audited::new(config, 1)
+            },
             now: Tick(1_000_000_000),
             rng: Rng(seed),
             version: 0,
@@ -92,6 +104,9 @@ impl World {
             calls: BTreeSet::new(),
             waiting: BTreeSet::new(),
             pending: BTreeSet::new(),
+            held: BTreeSet::new(),
+            slow,
+            pressed,
             log: Vec::new(),
         }
     }
@@ -109,6 +124,7 @@ impl World {
         if known.seen_bound {
             self.holds.remove(name);
             self.outstanding.remove(name);
+            self.held.remove(name);
         }
         self.core.apply(self.now, Input::Pod(Change::Upsert(Box::new(wire))));
     }
@@ -135,6 +151,25 @@ impl World {
         self.holds.remove(name);
         self.outstanding.remove(name);
         self.pods.remove(name);
+        self.held.remove(name);
+    }
+
+    /// Calls on the queue as preemption does.
+    fn queue(&mut self, name: &str, act: impl FnOnce(&mut Queue, &QueueCx<'_>, PodId)) {
+        let core = self.core.core_mut();
+        let id = core.by_key.get(format!("default/{name}").as_str()).copied();
+        let cx = QueueCx { profiles: &core.profiles, cluster: &core.cluster, now: self.now };
+        if let Some(id) = id {
+            act(&mut core.queue, &cx, id);
+        }
+    }
+
+    fn hold(&mut self, name: &str) {
+        if !self.held.remove(name) {
+            self.held.insert(name.to_owned());
+            return self.queue(name, |queue, cx, pod| queue.hold(cx, pod, "held".into()));
+        }
+        self.queue(name, Queue::unhold);
     }
 
     fn delete_pod(&mut self, name: &str) {
@@ -148,7 +183,7 @@ impl World {
         let (name, node_name) =
             (format!("p{}", self.rng.below(24)), format!("n{}", self.rng.below(5)));
         let known = self.pods.contains_key(&name);
-        match self.rng.below(24) {
+        match self.rng.below(28) {
             0..=5 => {
                 let gated = self.rng.below(5) == 0;
                 self.add_pod(&name, gated);
@@ -198,6 +233,17 @@ impl World {
                 if let Some(name) = self.rng.pick(self.waiting.clone()) {
                     self.permit(&name);
                 }
+            }
+            22 if self.pressed => {
+                if let Some(name) = self.rng.pick(self.pending.union(&self.waiting).cloned()) {
+                    self.hold(&name);
+                }
+            }
+            23 if known && self.pressed => self.queue(&name, Queue::activate_now),
+            24 if self.pressed && self.rng.below(3) == 0 => {
+                let status = Status::new(Code::Pending, "soon");
+                let status = (self.rng.below(3) == 0).then_some(status);
+                self.slow.tell(|script| script.reserve = status);
             }
             _ => {
                 let _ = self.core.schedule_one(self.now);
@@ -360,6 +406,11 @@ impl World {
         }
         let cache = self.core.core().cache_view();
         for (name, known) in &self.pods {
+            let held = self.held.contains(name);
+            let shut =
+                queue.pods.iter().any(|p| p.pod == format!("default/{name}") && p.queue == "gated");
+            let waits = self.pending.contains(name);
+            assert!(!held || !waits || shut, "{name} is held and in a queue: {queue:?}");
             let in_queues = places.remove(&format!("default/{name}")).unwrap_or(0);
             let done = known.seen_bound || known.told || !known.ours;
             let deleting = known.wire.metadata.deletion_timestamp.is_some();
@@ -391,6 +442,10 @@ impl World {
 
     /// Faults stop, room is plenty: all that may run does.
     fn settle(&mut self) {
+        self.slow.tell(|script| script.reserve = None);
+        for name in self.held.clone() {
+            self.hold(&name);
+        }
         for i in 0..5 {
             let wire = node(&format!("n{i}")).cpu("1000");
             self.nodes.insert(format!("n{i}"), 1000);
@@ -452,8 +507,8 @@ impl World {
     }
 }
 
-fn world(seed: u64) -> Vec<String> {
-    let mut world = World::new(seed);
+fn world(seed: u64, pressed: bool) -> Vec<String> {
+    let mut world = World::new(seed, pressed);
     for _ in 0..OPS {
         world.op();
         world.check();
@@ -464,15 +519,25 @@ fn world(seed: u64) -> Vec<String> {
 
 #[test]
 fn no_pod_is_lost_and_no_node_overcommitted_whatever_happens() {
-    let scheduled: usize =
-        (0..SEEDS).map(|seed| world(seed).iter().filter(|e| e.contains("Scheduled")).count()).sum();
+    no_world_loses_a_pod(false);
+}
+
+#[test]
+fn no_pod_is_lost_that_is_held_called_or_waits_for_what_is_sure_to_come() {
+    no_world_loses_a_pod(true);
+}
+
+fn no_world_loses_a_pod(pressed: bool) {
+    let scheduled = |seed| world(seed, pressed).iter().filter(|e| e.contains("Scheduled")).count();
+    let scheduled: usize = (0..SEEDS).map(scheduled).sum();
     assert!(scheduled > SEEDS as usize * 10, "the worlds are too quiet: {scheduled}");
 }
 
 #[test]
 fn the_same_inputs_give_the_same_effects() {
     for seed in 0..6 {
-        let (first, second) = (world(seed), world(seed));
+        let pressed = seed % 2 == 1;
+        let (first, second) = (world(seed, pressed), world(seed, pressed));
         assert!(!first.is_empty());
         assert_eq!(first, second);
     }

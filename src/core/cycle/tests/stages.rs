@@ -29,6 +29,7 @@ fn stages() -> Vec<(&'static str, Harness)> {
     add("gated", harness(script()), small("a").gate("g"));
     add("backoff", harness(Script { reserve: Some(Status::error("x")), ..script() }), small("a"));
     add("unschedulable", harness(script()), small("a").req(&[("cpu", "64")]));
+    add("held", harness(script()), small("a").req(&[("cpu", "64")]));
     add("permit", harness(Script { wait: Some(30), ..script() }), small("a"));
     add("prebind", harness(Script { park: Some("wait"), ..script() }), small("a"));
     add("binding", harness(script()), small("a"));
@@ -42,6 +43,7 @@ fn stages() -> Vec<(&'static str, Harness)> {
         }
         h.run();
         match *stage {
+            "held" => h.hold("a"),
             "rebind" => h.answer("a", Err(WriteError::Unknown("timeout".into()))),
             "settle" => h.answer("a", Err(WriteError::Conflict("conflict".into()))),
             "answered" => h.answer("a", Ok(())),

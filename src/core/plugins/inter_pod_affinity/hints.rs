@@ -39,7 +39,9 @@ pub(super) fn hint(cx: &HintCx<'_>) -> Hint {
             };
             queue_if(repelled(group) || shape.related.terms.repels().any(matched))
         }
-        Subject::Target | Subject::Object { .. } | Subject::None => Hint::Queue,
+        Subject::Resized { .. } | Subject::Target | Subject::Object { .. } | Subject::None => {
+            Hint::Queue
+        }
     }
 }
 

@@ -113,12 +113,21 @@ impl Plugin for NodeResourcesFit {
     }
 
     fn hint(&self, cx: &HintCx<'_>) -> Hint {
-        let Subject::Node { node, before } = &cx.event.subject else {
-            return Hint::Queue;
+        let asks = &cx.shape.requests;
+        let (node, before) = match &cx.event.subject {
+            Subject::Node { node, before } => (node, before),
+            // Less of what the pod does not ask for is no room for it.
+            Subject::Resized { before, after } => {
+                let (was, is) = (&before.requests.charged, &after.requests.charged);
+                let freed =
+                    |&(id, asked): &(ResId, i64)| asked > 0 && amount(was, id) > amount(is, id);
+                return if asks.charged.iter().any(freed) { Hint::Queue } else { Hint::Skip };
+            }
+            _ => return Hint::Queue,
         };
         let view = cx.cluster.view(*node);
         let fits_empty = view.max_pods() >= 1
-            && cx.shape.requests.fit.iter().all(|&(id, asked)| {
+            && asks.fit.iter().all(|&(id, asked)| {
                 asked <= view.allocatable(id) || self.ignored(cx.cluster.resources.name(id))
             });
         if !fits_empty {
@@ -129,7 +138,7 @@ impl Plugin for NodeResourcesFit {
         };
         let was = |id| before.allocatable.iter().find(|(r, _)| *r == id).map_or(0, |(_, a)| *a);
         let grew = view.max_pods() > before.max_pods
-            || cx.shape.requests.fit.iter().any(|&(id, _)| view.allocatable(id) > was(id));
+            || asks.fit.iter().any(|&(id, asked)| asked > 0 && view.allocatable(id) > was(id));
         if grew { Hint::Queue } else { Hint::Skip }
     }
 

@@ -1,7 +1,10 @@
 //! NodeResourcesFit: Filter, hints and arguments. Scores are in `fit_score`.
 
-use super::{judge, on_add, on_delete, on_own_update, on_update, registration};
-use crate::framework::{Actions, Hint, Plugin, Resource};
+use std::sync::Arc;
+
+use super::{hint, judge, on_add, on_delete, on_own_update, on_update, registration};
+use crate::cluster::Cluster;
+use crate::framework::{Actions, Hint, Plugin, Resource, Subject};
 use crate::plugins::{FitArgs, NodeResourcesFit, ResourceSpec, ScoringStrategy, ShapePoint};
 use crate::testing::{ClusterExt, NodeExt, PodExt, cluster, node, pod};
 
@@ -133,6 +136,36 @@ fn room_that_appears_wakes_a_pod_and_other_changes_do_not() {
     }
     assert_eq!(on_delete(&plugin, &wants, &pod("x").req(&[("memory", "1")])), Hint::Queue);
     assert_eq!(on_own_update(&plugin, &wants, shrunk), Hint::Queue);
+}
+
+/// Upstream's cases of `isSchedulableAfterAssignedPodScaleDown` and
+/// `haveAnyRequestedResourcesIncreased`.
+#[test]
+fn only_room_of_a_kind_the_pod_asks_for_wakes_it() {
+    let plugin = plugin();
+    let shrinks = |wants: &[(&str, &str)], from: &[(&str, &str)], to: &[(&str, &str)]| {
+        let mut cluster = Cluster::default();
+        let before = Arc::new(cluster.shape_of(&pod("x").req(from)));
+        let after = Arc::new(cluster.shape_of(&pod("x").req(to)));
+        let event = (Resource::AssignedPod, Actions::UPDATE_POD_SCALE_DOWN);
+        let subject = Subject::Resized { before, after };
+        hint(&plugin, &mut cluster, &pod("p").req(wants), event, subject)
+    };
+    let table = [
+        ("cpu for a pod that asks for cpu", [("cpu", "1")], [("cpu", "2")], Hint::Queue),
+        ("cpu for a pod that asks for memory", [("memory", "1Gi")], [("cpu", "2")], Hint::Skip),
+        ("cpu for a pod that asks for none", [("cpu", "0")], [("cpu", "2")], Hint::Skip),
+        ("a gpu for a pod that asks for one", [(GPU, "1")], [(GPU, "2")], Hint::Queue),
+    ];
+    for (row, wants, from, expected) in table {
+        let to = from.map(|(name, _)| (name, "1"));
+        assert_eq!(shrinks(&wants, &from, &to), expected, "{row}");
+        assert_eq!(shrinks(&wants, &from, &from), Hint::Skip, "{row}, but it does not shrink");
+    }
+    assert_eq!(shrinks(&[(GPU, "1")], &[(GPU, "1")], &[]), Hint::Queue, "it is given up");
+    let asks_nothing = pod("p").req(&[("cpu", "0")]);
+    let grown = on_update(&plugin, &asks_nothing, &node("n").cpu("1"), &node("n").cpu("2"));
+    assert_eq!(grown, Hint::Skip, "a node grows in what the pod asks nothing of");
 }
 
 #[test]

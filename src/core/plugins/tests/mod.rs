@@ -5,6 +5,7 @@ mod balanced;
 mod fit;
 mod fit_score;
 mod gates_and_sort;
+mod hints;
 mod hostile;
 mod image_locality;
 mod inter_pod_affinity;

@@ -70,5 +70,7 @@ fn uncordoning_wakes_pods_and_cordoning_does_not() {
     assert_eq!(on_update(&plugin, &p, &up, &down), Hint::Skip, "cordoned");
     let tainted = up.clone().taint("k", "", "NoSchedule");
     assert_eq!(on_update(&plugin, &p, &up, &tainted), Hint::Skip, "schedulable all along");
-    assert_eq!(on_own_update(&plugin, &p, Actions::UPDATE_POD_TOLERATION), Hint::Queue);
+    let own = |pod| on_own_update(&plugin, &pod, Actions::UPDATE_POD_TOLERATION);
+    assert_eq!(own(p.tolerate(CORDON, "Exists", "", "")), Hint::Queue, "it tolerates cordons");
+    assert_eq!(own(pod("p").tolerate("gpu", "Exists", "", "")), Hint::Skip, "not this one");
 }

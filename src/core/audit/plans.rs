@@ -1,0 +1,125 @@
+//! Preemptions under way, call by call.
+//!
+//! Owns what was asked about whom, and what was answered. Judging is
+//! [`preempt`](super::preempt)'s.
+
+use std::collections::BTreeMap;
+
+use crate::io::{Eviction, Token};
+
+/// How far one question about a victim has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Ask {
+    /// Nobody asked.
+    #[default]
+    Never,
+    /// Asked, not answered.
+    Open,
+    /// Allowed; or the pod is gone.
+    Yes,
+    /// Gone before anything was asked of it.
+    Gone,
+    /// The server could not be asked.
+    Unknown,
+    /// Forbidden.
+    No,
+}
+
+/// A pod that has to go.
+#[derive(Clone, Debug)]
+pub(super) struct Victim {
+    /// `namespace/name`.
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) dry: Ask,
+    pub(super) real: Ask,
+}
+
+impl Victim {
+    /// Its name without its namespace.
+    pub(super) fn own_name(&self) -> &str {
+        self.name.split_once('/').map_or(&self.name, |(_, name)| name)
+    }
+}
+
+/// What one pod needs to find room.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Plan {
+    pub(super) victims: Vec<Victim>,
+    /// Its first questions are of this step.
+    pub(super) fresh: bool,
+    /// Victims were asked to go in this step.
+    pub(super) acting: bool,
+}
+
+impl Plan {
+    /// Whether somebody was asked to go who has not answered. What a dry run would
+    /// say matters no more once one was refused.
+    pub(super) fn is_open(&self) -> bool {
+        let refused = self.victims.iter().any(|v| v.dry == Ask::No);
+        let asked = |v: &Victim| v.real == Ask::Open || v.dry == Ask::Open && !refused;
+        self.victims.iter().any(asked)
+    }
+
+    /// Whether the server may be asked again after a while.
+    pub(super) fn may_wait(&self) -> bool {
+        self.victims.iter().any(|v| v.dry == Ask::Unknown || v.real == Ask::Unknown)
+    }
+
+    /// Whether somebody was asked to go.
+    pub(super) fn has_acted(&self) -> bool {
+        self.victims.iter().any(|v| v.real != Ask::Never)
+    }
+
+    pub(super) fn victim(&mut self, uid: &str) -> Option<&mut Victim> {
+        self.victims.iter_mut().find(|v| v.uid == uid)
+    }
+}
+
+/// All of them, by the preemptor's UID.
+#[derive(Debug, Default)]
+pub(super) struct Plans {
+    pub(super) plans: BTreeMap<String, Plan>,
+    /// Preemptors that got an answer since the last look.
+    pub(super) answered: Vec<String>,
+    tokens: BTreeMap<Token, (String, String, bool)>,
+    /// Preemptors whose plan has to be judged when the step is over.
+    pub(super) touched: Vec<(String, String)>,
+}
+
+impl Plans {
+    /// Notes a question, and says whether its token is a new one.
+    pub(super) fn ask(&mut self, token: Token, preemptor: &str, victim: &str, dry: bool) -> bool {
+        let question = (preemptor.to_owned(), victim.to_owned(), dry);
+        self.tokens.insert(token, question).is_none()
+    }
+
+    /// Notes an answer; answers to questions that nobody asked are ignored.
+    pub(super) fn answer(&mut self, token: Token, eviction: &Eviction) {
+        let Some((preemptor, uid, dry)) = self.tokens.remove(&token) else { return };
+        let plan = self.plans.get_mut(&preemptor);
+        let Some(victim) = plan.and_then(|plan| plan.victim(&uid)) else { return };
+        let said = match eviction {
+            Eviction::Accepted => Ask::Yes,
+            Eviction::Gone => Ask::Gone,
+            Eviction::Unavailable(_) => Ask::Unknown,
+            Eviction::Refused(_) | Eviction::Failed(_) => Ask::No,
+        };
+        *(if dry { &mut victim.dry } else { &mut victim.real }) = said;
+        self.answered.push(preemptor);
+    }
+
+    /// Victims that were asked to go, unless the server said that they may not.
+    pub(super) fn leaving(&self) -> impl Iterator<Item = &Victim> {
+        let all = self.plans.values().flat_map(|plan| &plan.victims);
+        all.filter(|v| matches!(v.real, Ask::Open | Ask::Yes | Ask::Unknown))
+    }
+
+    /// Of a pod that is gone nothing is to be said any more.
+    pub(super) fn forget(&mut self, preemptor: &str) {
+        // Its victims may be going all the same: they stay until they are gone.
+        if self.plans.get(preemptor).is_some_and(|plan| !plan.has_acted()) {
+            self.plans.remove(preemptor);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Who may be pushed out, and how: budgets (S4) and victims (S5).
+//!
+//! A question is judged as it is asked; a plan when the step is over that made it,
+//! because only then all its victims are known.
+
+use super::Audit;
+use super::fit::{Answer, Usage};
+use super::plans::{Ask, Plan, Victim};
+use super::pods::{Place, Pod};
+use super::steps::key;
+use crate::io::{PodRef, Token};
+
+impl Audit {
+    /// The core asks for an eviction, or whether it would be allowed.
+    pub(super) fn evicts(&mut self, token: Token, preemptor: &PodRef, victim: &PodRef, dry: bool) {
+        let (name, other) = (key(preemptor), key(victim));
+        self.may_preempt(&name);
+        self.may_go(&name, victim);
+        if !self.plans.ask(token, &preemptor.uid, &victim.uid, dry) {
+            self.violation("S5", format!("{name} asks about {other} by an old token"));
+        }
+        let mut plan = self.plans.plans.remove(&*preemptor.uid).unwrap_or_default();
+        let known = plan.victim(&victim.uid).is_some();
+        if dry && !known && !plan.fresh {
+            if plan.is_open() {
+                self.violation("S5", format!("{name} begins again before it is answered"));
+            }
+            plan = Plan { fresh: true, ..Plan::default() };
+        }
+        if !known {
+            plan.victims.push(Victim {
+                name: other.clone(),
+                uid: victim.uid.to_string(),
+                dry: Ask::Never,
+                real: Ask::Never,
+            });
+        }
+        let Some(asked) = plan.victim(&victim.uid) else { return };
+        let before = if dry { &mut asked.dry } else { &mut asked.real };
+        let twice = std::mem::replace(before, Ask::Open) == Ask::Open;
+        let allowed = matches!(asked.dry, Ask::Yes | Ask::Gone);
+        if twice {
+            self.violation("S5", format!("{name} asks about {other} twice at a time"));
+        }
+        if !dry {
+            plan.acting = true;
+            if !allowed {
+                let what = format!("{other} is evicted for {name} without a dry run");
+                self.violation("S4", what);
+            } else if plan.victims.iter().any(|v| v.dry == Ask::No) {
+                let what = format!("{other} is evicted for {name} after a refusal");
+                self.violation("S4", what);
+            }
+        }
+        self.plans.plans.insert(preemptor.uid.to_string(), plan);
+        self.plans.touched.push((preemptor.uid.to_string(), name));
+    }
+
+    /// Whoever got an answer may be tried at once: its plan failed, or nobody is left.
+    pub(super) fn call_answered(&mut self) {
+        let answered = std::mem::take(&mut self.plans.answered);
+        let of = |p: &Pod| answered.iter().any(|uid| *uid == p.uid);
+        let found = self.world.pods.iter().filter(|(_, p)| of(p)).map(|(name, _)| name.clone());
+        for name in found.collect::<Vec<_>>() {
+            self.world.edit(&name, |p| p.called = true);
+        }
+    }
+
+    fn may_preempt(&mut self, name: &str) {
+        let Some(pod) = self.world.pods.get(name) else { return };
+        let wrong = if pod.preempts_never {
+            "preempts never"
+        } else if !matches!(pod.place, Place::Pending) {
+            "has a node"
+        } else if pod.deleting {
+            "is being deleted"
+        } else {
+            return;
+        };
+        self.violation("S5", format!("{name} wants room made, but it {wrong}"));
+    }
+
+    fn may_go(&mut self, name: &str, victim: &PodRef) {
+        let other = key(victim);
+        let (Some(high), Some(low)) = (self.world.pods.get(name), self.world.find(victim)) else {
+            // It may have gone while its dry run was under way.
+            return;
+        };
+        let ranked = high.has_rank && low.has_rank;
+        if ranked && low.priority >= high.priority {
+            let what =
+                format!("{other} ({}) shall go for {name} ({})", low.priority, high.priority);
+            return self.violation("S5", what);
+        }
+        if low.node().is_none() {
+            self.violation("S5", format!("{other} shall go for {name}, but has no node"));
+        }
+    }
+
+    /// The step is over: judges the plans it touched.
+    pub(super) fn planned(&mut self) {
+        let mut touched = std::mem::take(&mut self.plans.touched);
+        touched.sort_unstable();
+        touched.dedup();
+        for (uid, name) in touched {
+            let Some(plan) = self.plans.plans.get_mut(&uid) else { continue };
+            let (fresh, acting) = (plan.fresh, plan.acting);
+            (plan.fresh, plan.acting) = (false, false);
+            let plan = plan.clone();
+            if fresh {
+                self.makes_sense(&name, &plan);
+            }
+            if fresh || acting {
+                self.keeps_budgets(&name, &plan, acting);
+            }
+            if acting {
+                self.is_complete(&name, &plan);
+            }
+        }
+    }
+
+    /// Where its victims are.
+    fn node_of(&self, plan: &Plan) -> Option<String> {
+        let there = |v: &Victim| self.world.pods.get(&v.name).filter(|p| p.uid == v.uid);
+        let mut nodes = plan.victims.iter().filter_map(|v| there(v)?.node());
+        let first = nodes.next()?;
+        nodes.all(|node| node == first).then(|| first.to_owned())
+    }
+
+    /// With all of them gone the pod fits, with one of them back it does not.
+    fn makes_sense(&mut self, name: &str, plan: &Plan) {
+        let Some(pod) = self.world.pods.get(name) else { return };
+        let Some(profile) = pod.profile.map(|p| &self.profiles[p]) else { return };
+        let modelled = profile.complete && !self.lenient && !self.world.repelled;
+        if !modelled || pod.wants.unmodelled {
+            return;
+        }
+        let Some(node) = self.node_of(plan) else {
+            return self.violation("S5", format!("the victims of {name} are not on one node"));
+        };
+        let Some(there) = self.world.nodes.get(&node) else { return };
+        let rules = profile.rules;
+        let mut left = self.world.usage(&node).clone();
+        for victim in &plan.victims {
+            self.leave(&mut left, &victim.name);
+        }
+        // Who goes anyway, or has not come yet, may go without being asked.
+        let mut least = left.clone();
+        let weaker = |p: &Pod| p.priority < pod.priority;
+        let going = |p: &Pod| weaker(p) && (p.deleting || !matches!(p.place, Place::Bound { .. }));
+        for other in left.pods.iter().filter(|n| self.world.pods.get(*n).is_some_and(going)) {
+            self.leave(&mut least, other);
+        }
+        let mut wrong = Vec::new();
+        if let Answer::No(why) = pod.wants.judge(rules, &node, there, &least) {
+            wrong.push(format!("{name} does not fit {node} without its victims: {why}"));
+        }
+        self.expect(&mut left, &node, name);
+        for victim in &plan.victims {
+            let Some(back) = self.world.pods.get(&victim.name) else { continue };
+            let mut with = left.clone();
+            with.add(&victim.name, &back.load);
+            if !back.deleting && pod.wants.judge(rules, &node, there, &with) == Answer::Yes {
+                wrong.push(format!("{name} fits {node} though {} stays", victim.name));
+            }
+        }
+        wrong.into_iter().for_each(|what| self.violation("S5", what));
+    }
+
+    fn leave(&self, usage: &mut Usage, name: &str) {
+        if let Some(pod) = self.world.pods.get(name) {
+            usage.remove(name, &pod.load);
+        }
+    }
+
+    /// Adds the pods that may be expected on a node and that `name` must leave room
+    /// for: rather too many than too few.
+    pub(super) fn expect(&self, usage: &mut Usage, node: &str, name: &str) {
+        let priority = self.world.pods.get(name).map_or(i32::MIN, |p| p.priority);
+        let expected = self.world.pods.iter().filter(|(other, p)| {
+            other.as_str() != name
+                && p.priority >= priority
+                && matches!(p.place, Place::Pending)
+                && p.is_expected_on(node)
+        });
+        expected.for_each(|(other, p)| usage.add(other, &p.idle_load));
+    }
+
+    /// What is asked for, and what was and is not seen yet, is within what each
+    /// budget allows, as far as it was shown.
+    fn keeps_budgets(&mut self, name: &str, plan: &Plan, acting: bool) {
+        let asked = |v: &&Victim| !acting || matches!(v.real, Ask::Open | Ask::Yes | Ask::Unknown);
+        let own: Vec<&Victim> = plan.victims.iter().filter(asked).collect();
+        let others = self.plans.leaving().filter(|v| own.iter().all(|o| o.uid != v.uid));
+        let all: Vec<&Victim> = own.iter().copied().chain(others).collect();
+        let mut wrong = Vec::new();
+        let guarded = |v: &Victim| self.world.pods.get(&v.name).filter(|p| p.is_guarded(&v.uid));
+        for victim in &own {
+            let Some(pod) = guarded(victim) else { continue };
+            if self.world.budgets.values().filter(|b| b.guards(pod)).count() > 1 {
+                wrong.push(format!("{} is under two budgets, and goes for {name}", victim.name));
+            }
+        }
+        for (budget, known) in &self.world.budgets {
+            let counts = |v: &&&Victim| {
+                guarded(v)
+                    .is_some_and(|p| known.guards(p) && !known.disrupted.contains(v.own_name()))
+            };
+            let mine = own.iter().filter(|v| counts(v)).count();
+            let sum = all.iter().filter(counts).count();
+            if mine > 0 && i64::try_from(sum).unwrap_or(i64::MAX) > known.allowed.max(0) {
+                let allowed = known.allowed;
+                wrong.push(format!("{budget} allows {allowed}, {name} makes it {sum}"));
+            }
+        }
+        wrong.into_iter().for_each(|what| self.violation("S4", what));
+    }
+
+    /// Whoever was found to be in the way is asked to go together with the others.
+    fn is_complete(&mut self, name: &str, plan: &Plan) {
+        let stays = |v: &&Victim| {
+            let there = self.world.pods.get(&v.name).is_some_and(|p| p.uid == v.uid && !p.deleting);
+            v.real == Ask::Never && v.dry != Ask::Gone && there
+        };
+        if let Some(victim) = plan.victims.iter().find(stays) {
+            let what = format!("{} was to go for {name}, but is not asked to", victim.name);
+            self.violation("S5", what);
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Evictions by a scheduler, judged on the API server's truth.
+//!
+//! S4: a budget that guards the victim had room for it. S5: the victim is less
+//! important than the pod that it makes room for, which may preempt at all.
+
+use muster_api::k8s::Pod;
+use muster_core::io::Tick;
+
+use super::Checker;
+use crate::model::budget::StoredBudget;
+
+fn full_name(pod: &Pod) -> String {
+    format!("{}/{}", pod.metadata.namespace, pod.metadata.name)
+}
+
+impl Checker {
+    /// A scheduler's eviction was carried out; `victim` and `budgets` are as they were
+    /// before. Of a preemptor that is gone nothing is known any more.
+    pub(crate) fn evicted(
+        &mut self,
+        now: Tick,
+        preemptor: Option<&Pod>,
+        victim: &Pod,
+        budgets: &[StoredBudget],
+    ) {
+        let name = full_name(victim);
+        // Not started, or going already: under no budget.
+        let guarded = victim.status.phase == "Running"
+            && victim.metadata.deletion_timestamp.is_none()
+            && victim.status.conditions.iter().any(|c| c.kind == "Ready" && c.status == "True");
+        let over: Vec<&StoredBudget> =
+            budgets.iter().filter(|b| guarded && b.spec.covers(victim)).collect();
+        if over.len() > 1 {
+            self.violation(now, "S4", &format!("{name} was evicted from under two budgets"));
+        }
+        for budget in over.iter().filter(|b| b.status.disruptions_allowed < 1) {
+            let what = format!("{name} was evicted, budget {} had no room", budget.spec.name);
+            self.violation(now, "S4", &what);
+        }
+        let Some(preemptor) = preemptor else { return };
+        let priority = |pod: &Pod| pod.spec.priority.unwrap_or(0);
+        let (high, low) = (priority(preemptor), priority(victim));
+        let whom = full_name(preemptor);
+        if high <= low {
+            let what = format!("{name} ({low}) was evicted for {whom} ({high})");
+            self.violation(now, "S5", &what);
+        }
+        if preemptor.spec.preemption_policy.as_deref() == Some("Never") {
+            let what = format!("{name} was evicted for {whom}, which preempts never");
+            self.violation(now, "S5", &what);
+        }
+    }
+}

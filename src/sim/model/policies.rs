@@ -1,0 +1,94 @@
+//! Disruption budgets and priority classes in the store.
+//!
+//! Owns their versions, and what they change at once: the disruption controller's
+//! status, and the priority that a pod gets at admission. Both are there from the
+//! beginning and stay.
+
+use std::sync::Arc;
+
+use muster_api::k8s::{Pod, PriorityClass};
+use muster_core::io::{Kind, Object, Tick};
+
+use super::api::{Api, Notice};
+use super::budget::{Budget, StoredBudget};
+
+impl Api {
+    pub(crate) fn add_budget(&mut self, spec: Budget) {
+        self.budgets.push(StoredBudget { spec, ..StoredBudget::default() });
+        self.tell_budget(self.budgets.len() - 1);
+    }
+
+    pub(crate) fn budgets(&self) -> &[StoredBudget] {
+        &self.budgets
+    }
+
+    /// A budget was written: a new version, and every watch hears of it.
+    pub(super) fn tell_budget(&mut self, index: usize) {
+        let version = self.next_revision();
+        let object = Object::PodDisruptionBudget(self.budgets[index].object(index, version));
+        self.tell(Notice::Object { object: Arc::new(object), broken: false });
+    }
+
+    /// All objects of such a kind.
+    pub(crate) fn objects(&self, kind: Kind) -> impl Iterator<Item = Arc<Object>> + '_ {
+        let version = self.revision().to_string();
+        let budgets = self.budgets.iter().enumerate().map(move |(index, budget)| {
+            Arc::new(Object::PodDisruptionBudget(budget.object(index, version.clone())))
+        });
+        budgets.chain(self.classes.iter().cloned()).filter(move |object| object.kind() == kind)
+    }
+
+    /// The disruption controller looks at every budget.
+    pub(crate) fn reconcile_budgets(&mut self, now: Tick) {
+        for index in 0..self.budgets.len() {
+            let mut budget = std::mem::take(&mut self.budgets[index]);
+            let before = budget.status.clone();
+            budget.reconcile(now, self.pods().map(|(_, stored)| &*stored.object), None);
+            let changed = budget.status != before;
+            self.budgets[index] = budget;
+            if changed {
+                self.tell_budget(index);
+            }
+        }
+    }
+
+    pub(crate) fn add_class(&mut self, mut class: PriorityClass) {
+        class.metadata.resource_version = self.next_revision();
+        let object = Arc::new(Object::PriorityClass(class));
+        self.classes.push(Arc::clone(&object));
+        self.tell(Notice::Object { object, broken: false });
+    }
+
+    /// Writes such an object anew, as it is.
+    pub(super) fn touch_object(&mut self, object: &Object) {
+        let meta = object.metadata();
+        if let Object::PriorityClass(class) = object {
+            let mut class = class.clone();
+            class.metadata.resource_version = self.next_revision();
+            let object = Arc::new(Object::PriorityClass(class));
+            return self.tell(Notice::Object { object, broken: false });
+        }
+        let same =
+            |b: &StoredBudget| (&b.spec.namespace, &b.spec.name) == (&meta.namespace, &meta.name);
+        if let Some(index) = self.budgets.iter().position(same) {
+            self.tell_budget(index);
+        }
+    }
+
+    /// Admission: a pod that names a class gets its priority and policy.
+    pub(super) fn admit(&self, pod: &mut Pod) {
+        let spec = &mut pod.spec;
+        let named = self.classes.iter().find_map(|object| match &**object {
+            Object::PriorityClass(class) if class.metadata.name == spec.priority_class_name => {
+                Some(class)
+            }
+            _ => None,
+        });
+        if let Some(class) = named {
+            spec.priority = Some(class.value);
+            if spec.preemption_policy.is_none() {
+                spec.preemption_policy.clone_from(&class.preemption_policy);
+            }
+        }
+    }
+}
