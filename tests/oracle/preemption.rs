@@ -148,14 +148,19 @@ impl Seen {
     }
 }
 
-/// Whether a pod other than `asked` that yields to none below it has been
-/// promised a node that is there.
+/// Whether a pod other than `asked`, of the same scheduler and no less important,
+/// has been promised a node that is there.
 fn has_nominated(objects: &[Value], asked: &[String]) -> bool {
     let priority = |pod: &Value| pod["spec"]["priority"].as_i64().unwrap_or(0);
     let pods = || objects.iter().filter(|o| o["kind"] == "Pod");
     let is_asked = |pod: &&Value| asked.contains(&ties::name(pod));
-    let Some(own) = pods().find(is_asked).map(priority) else { return false };
-    pods().filter(|pod| !is_asked(pod) && priority(pod) >= own).any(|pod| {
+    let Some(own) = pods().find(is_asked) else { return false };
+    let counts = |pod: &&Value| {
+        !is_asked(pod)
+            && pod["spec"]["schedulerName"] == own["spec"]["schedulerName"]
+            && priority(pod) >= priority(own)
+    };
+    pods().filter(counts).any(|pod| {
         let promised = &pod["status"]["nominatedNodeName"];
         objects.iter().any(|o| o["kind"] == "Node" && o["metadata"]["name"] == *promised)
     })

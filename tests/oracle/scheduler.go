@@ -76,7 +76,10 @@ func newScheduler(ctx context.Context, c *cluster, rawProfile json.RawMessage) (
 		return nil, err
 	}
 	for _, pod := range c.nominated {
-		nominator.Add(ctx, pod)
+		// Pods of other schedulers never come into the queue.
+		if pod.Spec.SchedulerName == f.ProfileName() {
+			nominator.Add(ctx, pod)
+		}
 	}
 	return &scheduler{cluster: c, lister: lister, preemption: preemption, Framework: f}, nil
 }

@@ -236,6 +236,8 @@ fn nominated(rng: &mut Rng, draw: &Draw, names: &[String], rooms: &[Amount]) -> 
         draw.conflict.occupant(rng, &mut pod);
         let node = if rng.chance(95) { &names[at] } else { "node-gone" };
         pod["status"]["nominatedNodeName"] = json!(node);
+        // What another scheduler has promised is not known to this one.
+        pod["spec"]["schedulerName"] = json!(if rng.chance(92) { NAMESPACE } else { "other" });
         list.push(pod);
     }
     list
@@ -258,7 +260,7 @@ fn part(rng: &mut Rng, room: Amount, small: bool) -> Amount {
 fn preemptor(rng: &mut Rng, draw: &Draw, names: &[String], rooms: &[Amount]) -> Value {
     let room = rooms[rng.below(rooms.len())];
     // A large pod would not fit for want of resources, whatever else is in its way.
-    let small = !matches!(draw.conflict, Conflict::None) && rng.chance(70);
+    let small = !matches!(draw.conflict, Conflict::None) && rng.chance(80);
     let wants = part(rng, room, small);
     let mut pod = plain(rng, &format!("{NAMESPACE}/preemptor"), wants);
     let spoken = draw.priority != 0 || rng.chance(50);
@@ -276,6 +278,7 @@ fn preemptor(rng: &mut Rng, draw: &Draw, names: &[String], rooms: &[Amount]) -> 
         pod["spec"]["affinity"]["nodeAffinity"] = only;
     }
     draw.conflict.preemptor(rng, &mut pod);
+    pod["spec"]["schedulerName"] = json!(NAMESPACE);
     if rng.chance(25) {
         let node = if rng.chance(80) { &names[rng.below(names.len())] } else { "node-gone" };
         pod["status"]["nominatedNodeName"] = json!(node);

@@ -42,7 +42,8 @@ pub(super) fn terminate(rng: &mut Rng, pod: &mut Value) {
     }
     pod["status"]["conditions"] = match rng.below(6) {
         0 => return,
-        1 => condition("True", "EvictionByEvictionAPI"),
+        // Not "EvictionByEvictionAPI", by which Muster knows its own victims.
+        1 => condition("True", "DeletionByTaintManager"),
         2 => condition("False", "PreemptionByScheduler"),
         _ => condition("True", "PreemptionByScheduler"),
     };
