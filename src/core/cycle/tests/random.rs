@@ -322,7 +322,8 @@ impl World {
         let k = self.pods.get_mut(name).expect("known");
         match roll {
             0 => k.wire.spec.scheduling_gates.clear(),
-            1 => k.wire.spec.priority = Some(9),
+            // Once it has a node others have ranked it, and the API server keeps it fixed.
+            1 if pending => k.wire.spec.priority = Some(9),
             // Only while it holds no room that the checker could not know of.
             3 if pending => {
                 k.cpu = cpu;
