@@ -147,8 +147,20 @@ impl Core {
             return;
         };
         let dry_run = plan.stage == Step::Ask;
+        let (cluster, node) = (&self.cluster, &plan.node);
+        let stays = |victim: &Victim| {
+            let pod = cluster.pod(victim.id).filter(|p| p.key.uid == victim.key.uid);
+            let on = pod.and_then(|p| p.stage.node());
+            on.is_some_and(|on| *cluster.node(on).name == **node)
+        };
         for (i, victim) in plan.victims.iter_mut().enumerate() {
             if victim.state != Todo::Open {
+                continue;
+            }
+            // Its bind failed meanwhile: it has left without being asked to.
+            if !stays(victim) {
+                victim.state = Todo::Gone;
+                self.victims.taken.remove(&victim.id);
                 continue;
             }
             self.next_attempt += 1;
@@ -308,12 +320,13 @@ impl Core {
     }
 
     /// Time to ask again; false if the pod has no plan.
-    pub(super) fn plan_timer(&mut self, pod: PodId) -> bool {
+    pub(super) fn plan_timer(&mut self, now: Tick, pod: PodId) -> bool {
         let Some(plan) = self.plans.get_mut(&pod) else {
             return false;
         };
         plan.timer = None;
         self.ask(pod);
+        self.plan_step(now, pod);
         true
     }
 
