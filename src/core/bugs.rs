@@ -110,10 +110,6 @@ impl Bug {
         Self::PermitForever,
         Self::ExplanationStale,
         Self::ConditionForgotten,
-    ];
-
-    /// Those of preemption.
-    pub const PREEMPTION: &[Self] = &[
         Self::BudgetIgnored,
         Self::DryRunSkipped,
         Self::RefusalIgnored,

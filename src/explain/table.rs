@@ -63,7 +63,11 @@ fn victims(out: &mut String, preemption: &PreemptionView) {
         rows.push(vec![format!("{mark} {name}"), victims.pdb_violations.to_string(), pods]);
     }
     if nodes.len() > NAMED {
-        rows.push(vec![format!("  and {} more", nodes.len() - NAMED), String::new(), String::new()]);
+        rows.push(vec![
+            format!("  and {} more", nodes.len() - NAMED),
+            String::new(),
+            String::new(),
+        ]);
     }
     grid(out, &rows, 3);
 }

@@ -83,6 +83,8 @@ const POINT: (u32, usize) = (10, 12);
 const CALL: (u32, usize) = (100, 15);
 /// 10 ms to 87 min.
 const SLI: (u32, usize) = (1_000, 20);
+/// 1 to 64.
+const VICTIMS: (u32, usize) = (100_000, 7);
 /// 1 to 16.
 const ATTEMPTS: (u32, usize) = (100_000, 5);
 
@@ -141,6 +143,28 @@ pub(super) const UNSCHEDULABLE_PODS: Family = gauge(
     "scheduler_unschedulable_pods",
     &["plugin", "profile"],
     "The number of unschedulable pods broken down by plugin name. A pod will increment the gauge for all plugins that caused it to not schedule and so this metric have meaning only when broken down by plugin.",
+);
+pub(super) const PREEMPTION_ATTEMPTS: Family = counter(
+    "scheduler_preemption_attempts_total",
+    &[],
+    "Total preemption attempts in the cluster till now",
+);
+pub(super) const PREEMPTION_VICTIMS: Family = histogram(
+    "scheduler_preemption_victims",
+    &[],
+    VICTIMS,
+    "Number of selected preemption victims for preemption initiated by a single pod",
+);
+pub(super) const PREEMPTIONS: Family = counter(
+    "scheduler_preemption_goroutines_execution_total",
+    &["result"],
+    "Number of preemption goroutines executed.",
+);
+pub(super) const PREEMPTION_DURATION: Family = histogram(
+    "scheduler_preemption_goroutines_duration_seconds",
+    &["result"],
+    SLI,
+    "Duration in seconds for running goroutines for the preemption.",
 );
 pub(super) const CACHE_SIZE: Family = gauge(
     "scheduler_cache_size",

@@ -42,6 +42,10 @@ struct Inner {
     pod_sli: HistogramVec,
     incoming: IntCounterVec,
     permit_seconds: HistogramVec,
+    preemption_attempts: IntCounterVec,
+    preemption_victims: Histogram,
+    preemptions: IntCounterVec,
+    preemption_seconds: HistogramVec,
     unschedulable: IntGaugeVec,
     rejections: IntCounterVec,
     async_calls: IntCounterVec,
@@ -86,6 +90,10 @@ impl Metrics {
             pod_sli: make.histograms(families::POD_SLI),
             incoming: make.counters(families::QUEUE_INCOMING),
             permit_seconds: make.histograms(families::PERMIT_WAIT),
+            preemption_attempts: make.counters(families::PREEMPTION_ATTEMPTS),
+            preemption_victims: make.histogram(families::PREEMPTION_VICTIMS),
+            preemptions: make.counters(families::PREEMPTIONS),
+            preemption_seconds: make.histograms(families::PREEMPTION_DURATION),
             unschedulable: make.gauges(families::UNSCHEDULABLE_PODS),
             rejections: make.counters(families::REJECTIONS),
             async_calls: make.counters(families::ASYNC_CALLS),
@@ -146,6 +154,15 @@ impl Metrics {
                 );
             }
             Observation::Rejected { profile, plugins } => inner.rejected(profile, plugins),
+            Observation::Preemption { victims } => {
+                inner.preemption_attempts.with_label_values(&[] as &[&str]).inc();
+                let victims = u32::try_from(*victims).unwrap_or(u32::MAX);
+                inner.preemption_victims.observe(f64::from(victims));
+            }
+            Observation::PreemptionDone { result, micros: took } => {
+                inner.preemptions.with_label_values(&[result]).inc();
+                inner.preemption_seconds.with_label_values(&[result]).observe(micros(*took));
+            }
             Observation::Malformed { kind, .. } => self.malformed(kind),
             Observation::Quarantined { .. } => {
                 inner.quarantined.with_label_values(&[] as &[&str]).inc();

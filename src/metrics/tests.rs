@@ -34,6 +34,10 @@ scheduler_pending_pods gauge queue
 scheduler_permit_wait_duration_seconds histogram result
 scheduler_pod_scheduling_attempts histogram \n\
 scheduler_pod_scheduling_sli_duration_seconds histogram attempts
+scheduler_preemption_attempts_total counter \n\
+scheduler_preemption_goroutines_duration_seconds histogram result
+scheduler_preemption_goroutines_execution_total counter result
+scheduler_preemption_victims histogram \n\
 scheduler_queue_incoming_pods_total counter queue,event
 scheduler_schedule_attempts_total counter result,profile
 scheduler_scheduling_algorithm_duration_seconds histogram \n\
@@ -102,6 +106,8 @@ fn observations_are_counted_where_upstream_counts_them() {
     let plugins = vec!["NodeResourcesFit", "TaintToleration"];
     metrics.observe(&Observation::Rejected { profile, plugins });
     metrics.observe(&Observation::Malformed { kind: "Pod", error: "bad".to_owned() });
+    metrics.observe(&Observation::Preemption { victims: 3 });
+    metrics.observe(&Observation::PreemptionDone { result: "error", micros: 2_500_000 });
 
     for (sample, expected) in [
         ("scheduler_schedule_attempts_total{profile=\"muster\",result=\"scheduled\"}", 2.0),
@@ -117,6 +123,10 @@ fn observations_are_counted_where_upstream_counts_them() {
         ("scheduler_queue_incoming_pods_total{event=\"PodAdd\",queue=\"active\"}", 2.0),
         ("scheduler_permit_wait_duration_seconds_count{result=\"Success\"}", 1.0),
         ("muster_pod_rejections_total{plugin=\"TaintToleration\",profile=\"muster\"}", 1.0),
+        ("scheduler_preemption_attempts_total", 1.0),
+        ("scheduler_preemption_victims_sum", 3.0),
+        ("scheduler_preemption_goroutines_execution_total{result=\"error\"}", 1.0),
+        ("scheduler_preemption_goroutines_duration_seconds_sum{result=\"error\"}", 2.5),
         ("muster_malformed_objects_total{kind=\"Pod\"}", 1.0),
     ] {
         assert!((value(&metrics, sample) - expected).abs() < 1e-12, "{sample}");

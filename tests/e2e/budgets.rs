@@ -153,8 +153,12 @@ async fn settled(cluster: &Cluster, run: usize) -> Result<()> {
         let going = pods.iter().any(|p| !p["metadata"]["deletionTimestamp"].is_null());
         Ok(bound.len() == run && told == waiting.len() && !going)
     });
-    let done = done.await;
-    done.with_context(|| seen.lock().unwrap().clone())
+    let Err(late) = done.await else { return Ok(()) };
+    let budgets: Vec<Value> =
+        cluster.list("/apis/policy/v1/namespaces/default/poddisruptionbudgets").await?;
+    let line = |b: &Value| format!("{}: {}", text(b, "/metadata/name"), b["status"]);
+    let budgets: Vec<String> = budgets.iter().map(line).collect();
+    Err(late.context(format!("{}\n{}", seen.lock().unwrap(), budgets.join("\n"))))
 }
 
 /// On every node, taking any one victim back would have left somebody without room:

@@ -72,8 +72,12 @@ impl Core {
         node: NodeId,
         decision: &mut Decision,
     ) {
-        self.cluster.place(pod, node, true);
         let name = Arc::clone(&self.cluster.node(node).name);
+        let expected = self.cluster.pod(pod).and_then(|p| p.nominated.clone());
+        self.cluster.place(pod, node, true);
+        if expected.is_some_and(|expected| expected != name) {
+            self.expected_room_freed(now, pod);
+        }
         let stage = Stage::Rebind;
         let (timer, rebinds, binder, updated) = (None, 0, 0, None);
         let profile = profile_id;

@@ -113,9 +113,8 @@ impl Core {
         let (tries, timer) = (0, None);
         let plan = Plan { node, profile, victims: left, stage, tries, timer, begun: now };
         self.plans.insert(pod, plan);
-        let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         if !bug!(self.bugs, PlanNotHeld) {
-            self.queue.hold(&cx, pod, HELD.into());
+            self.queue.hold(pod, HELD.into());
         }
         self.ask(pod);
     }
@@ -130,7 +129,7 @@ impl Core {
         let others: Vec<PodId> =
             self.cluster.nominated_on(id).iter().filter(lower).copied().collect();
         for other in others {
-            self.nominate(other, None);
+            self.nominate(now, other, None);
             self.patch_nomination(other);
             let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
             self.queue.activate_now(&cx, other);
@@ -258,7 +257,7 @@ impl Core {
         };
         let freed = step == Step::Evict && plan.victims.iter().any(|v| v.state == Todo::Agreed);
         self.plan_observed(now, &plan, "error");
-        if !freed && self.nominate(pod, None) {
+        if !freed && self.nominate(now, pod, None) {
             self.patch_nomination(pod);
         }
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };

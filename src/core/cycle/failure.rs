@@ -163,11 +163,6 @@ impl Core {
         failure: Failure,
     ) -> Arc<str> {
         let message: Arc<str> = failure.message.into();
-        match failure.nominate {
-            Nominate::Keep => {}
-            Nominate::Clear => drop(self.nominate(pod, None)),
-            Nominate::Set(node) => drop(self.nominate(pod, Some(node))),
-        }
         let profile = &self.profiles[profile_id];
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         if failure.rejected {
@@ -181,6 +176,11 @@ impl Core {
             self.queue.rejected(&cx, pod, by, Arc::clone(&message));
         } else {
             self.queue.failed(&cx, pod, Arc::clone(&message));
+        }
+        match failure.nominate {
+            Nominate::Keep => {}
+            Nominate::Clear => drop(self.nominate(now, pod, None)),
+            Nominate::Set(node) => drop(self.nominate(now, pod, Some(node))),
         }
         let reason = if failure.rejected { "Unschedulable" } else { "SchedulerError" };
         self.report_failure(now, pod, profile_id, reason, &message);

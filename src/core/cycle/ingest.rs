@@ -465,8 +465,8 @@ impl Core {
         self.forget_victim(pod);
         self.release(now, pod);
         self.vacate(now, pod);
-        if !bug!(self.bugs, NominationLeaked) && self.nominate(pod, None) {
-            self.expected_room_freed(now, pod);
+        if !bug!(self.bugs, NominationLeaked) {
+            self.nominate(now, pod, None);
         }
         self.cluster.drop_pod(pod);
     }

@@ -13,16 +13,23 @@ use crate::io::Tick;
 use crate::model::{PodId, PodStage, ShapeId};
 
 impl Core {
-    /// Expects a pod on a node, or nowhere; true if that is news.
-    pub(super) fn nominate(&mut self, pod: PodId, node: Option<Arc<str>>) -> bool {
-        self.cluster.nominate(pod, node)
+    /// Expects a pod on a node, or nowhere; true if that is news. Where a waiting pod
+    /// was expected before, others may find room now.
+    pub(super) fn nominate(&mut self, now: Tick, pod: PodId, node: Option<Arc<str>>) -> bool {
+        let record = self.cluster.pod(pod);
+        let waited = record.is_some_and(|p| p.stage == PodStage::Pending && p.nominated.is_some());
+        let news = self.cluster.nominate(pod, node);
+        if news && waited {
+            self.expected_room_freed(now, pod);
+        }
+        news
     }
 
     /// Expects a pod on the node that it waits for, and says so: whoever watches knows
     /// where it will be.
     pub(super) fn announce(&mut self, pod: PodId, node: NodeId) {
         let name = Arc::clone(&self.cluster.node(node).name);
-        self.nominate(pod, Some(name));
+        self.cluster.nominate(pod, Some(name));
         self.patch_nomination(pod);
     }
 
@@ -43,12 +50,8 @@ impl Core {
             }
             return;
         }
-        let waits = record.stage == PodStage::Pending;
-        let before = record.nominated.clone();
         let node = (!shown.is_empty()).then(|| shown.into());
-        if self.nominate(pod, node) && waits && before.is_some() {
-            self.expected_room_freed(now, pod);
-        }
+        self.nominate(now, pod, node);
     }
 
     /// A pod is not expected any more where it was: the room may help others.

@@ -40,8 +40,7 @@ pub(super) fn dry_run(trial: &mut Trial<'_>, node: NodeId, own: Option<PodId>) -
     let mut reprieve = |trial: &mut Trial<'_>, victim: PodId| {
         let before = trial.mark();
         trial.add(victim, node);
-        let stays = trial.fits(node, own).is_ok()
-            && !bug!(trial.cluster().bugs, SuperfluousVictim);
+        let stays = trial.fits(node, own).is_ok() && !bug!(trial.cluster().bugs, SuperfluousVictim);
         if !stays {
             trial.undo_to(before);
             taken.push(victim);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::hints::{Strategy, decide, wildcard};
-use super::{Entry, Place, Queue, QueueCx};
+use super::{Place, Queue, QueueCx};
 use crate::framework::ClusterEvent;
 use crate::model::PodId;
 
@@ -23,20 +23,19 @@ pub(super) struct Hold {
 
 pub(super) type Holds = BTreeMap<PodId, Hold>;
 
-#[allow(dead_code, reason = "preemption calls these")]
 impl Queue {
     /// Holds a pod back until `unhold`: in flight it goes on, but comes back to no
     /// other place than this. What its plugins would have it tried for meanwhile
     /// counts when the hold ends.
-    pub(crate) fn hold(&mut self, _cx: &QueueCx<'_>, pod: PodId, message: Arc<str>) {
+    pub(crate) fn hold(&mut self, pod: PodId, message: Arc<str>) {
         const LABEL: &str = "Hold";
         let Some(entry) = self.entries.get(&pod) else {
             return;
         };
-        // Who was about to be tried still is.
+        // Who was about to be tried still is, and whoever was gated is asked again.
         let woken = match entry.place {
             Place::Active => Strategy::Immediately,
-            Place::Backoff { .. } => Strategy::AfterBackoff,
+            Place::Backoff { .. } | Place::Gated { .. } => Strategy::AfterBackoff,
             _ => Strategy::Skip,
         };
         let place = entry.place;
@@ -60,11 +59,6 @@ impl Queue {
         if self.entries.get(&pod).is_some_and(|e| e.place == Place::Held) {
             self.requeue(cx, pod, hold.woken, hold.label);
         }
-    }
-
-    /// Whether the pod is held.
-    pub(crate) fn is_held(&self, pod: PodId) -> bool {
-        self.holds.contains_key(&pod)
     }
 
     /// Wants a pod tried now, whatever it waits for; PreEnqueue and holds still
@@ -92,7 +86,7 @@ impl Queue {
         if let Some(entry) = self.entries.get_mut(&pod) {
             (entry.place, entry.gate) = (Place::Held, Some(message));
         }
-        self.observe("gated", label);
+        self.observe("unschedulable", label);
         true
     }
 
@@ -104,17 +98,20 @@ impl Queue {
         }
     }
 
-    /// An event came: `of` one pod itself, or of all.
-    pub(super) fn wake_held(&mut self, cx: &QueueCx<'_>, event: &ClusterEvent, of: Option<PodId>) {
-        let helps = |pod: PodId, entry: &Entry| {
-            let concerned = entry.place == Place::Held && of.is_none_or(|one| one == pod);
-            if concerned { decide(cx, entry, event) } else { Strategy::Skip }
-        };
+    /// An event came that concerns some of those held.
+    pub(super) fn wake_held(
+        &mut self,
+        cx: &QueueCx<'_>,
+        event: &ClusterEvent,
+        concerns: impl Fn(&PodId) -> bool,
+    ) {
         let woken: Vec<(PodId, Strategy)> = self
             .holds
             .keys()
-            .filter_map(|pod| Some((*pod, helps(*pod, self.entries.get(pod)?))))
-            .filter(|(_, strategy)| *strategy > Strategy::Skip)
+            .filter(|pod| concerns(pod))
+            .filter_map(|pod| Some((*pod, self.entries.get(pod)?)))
+            .filter(|(_, entry)| entry.place == Place::Held)
+            .map(|(pod, entry)| (pod, decide(cx, entry, event)))
             .collect();
         for (pod, strategy) in woken {
             self.wake(pod, strategy, event.label);

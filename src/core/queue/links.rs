@@ -44,7 +44,7 @@ impl Queue {
             Some(expiry) if expiry >= cx.now.secs() && !bug!(self.bugs, BackoffIgnored) => {
                 // PreEnqueue runs on the way in, because a pod may be popped from here.
                 if self.gate(cx, pod) {
-                    return;
+                    return self.observe("unschedulable", label);
                 }
                 self.link(cx, pod, Place::Backoff { error, expiry });
                 self.observe("backoff", label);
@@ -55,8 +55,7 @@ impl Queue {
 
     pub(super) fn activate(&mut self, cx: &QueueCx<'_>, pod: PodId, label: &'static str) {
         if self.gate(cx, pod) {
-            self.observe("gated", label);
-            return;
+            return self.observe("unschedulable", label);
         }
         self.link(cx, pod, Place::Active);
         self.observe("active", label);

@@ -198,6 +198,7 @@ impl Queue {
 
     /// Takes the next pod to try; it is in flight until `done` or requeued.
     pub(crate) fn pop(&mut self) -> Option<PodId> {
+        let early = self.active.is_empty();
         let pod = match self.active.pop_first() {
             Some((_, _, pod)) => pod,
             // Nothing better to do: a rejected pod may be tried early, one that
@@ -211,6 +212,9 @@ impl Queue {
         entry.attempts += 1;
         entry.place = Place::InFlight;
         self.in_flight.begin(pod);
+        if early {
+            self.observe("active", "PopFromBackoffQ");
+        }
         Some(pod)
     }
 
@@ -294,6 +298,7 @@ impl Queue {
         }
     }
 
+    /// Counts a pod that enters a queue; as upstream, gated pods enter `unschedulable`.
     fn observe(&mut self, queue: &'static str, event: &'static str) {
         self.observations.push(Observation::Enqueued { queue, event });
     }

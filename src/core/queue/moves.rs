@@ -3,7 +3,7 @@
 use super::hints::{Strategy, decide, of_interest, registered, wildcard};
 use super::{FLUSH_SECONDS, Place, Queue, QueueCx};
 use crate::bugs::bug;
-use crate::framework::{Actions, ClusterEvent};
+use crate::framework::{Actions, ClusterEvent, Profile};
 use crate::io::Tick;
 use crate::model::PodId;
 
@@ -19,22 +19,24 @@ impl Queue {
             return;
         }
         self.in_flight.record(event, None);
+        let others = |pod: &PodId| Some(*pod) != cause;
         let mut moved = Vec::new();
         for pods in self.unschedulable.values() {
             let first = pods.first().and_then(|p| self.entries.get(p));
             let strategy = first.map_or(Strategy::Skip, |entry| decide(cx, entry, event));
             if strategy > Strategy::Skip {
                 let most = if bug!(self.bugs, LostWake) { 1 } else { usize::MAX };
-                let pods = pods.iter().copied().filter(|p| Some(*p) != cause).take(most);
+                let pods = pods.iter().copied().filter(others).take(most);
                 moved.extend(pods.map(|pod| (pod, strategy)));
             }
         }
         // A gated pod is looked at again only for what its gating plugin asked to
         // hear of, and then by the hints of all that rejected it.
         for ((profile, plugin), pods) in &self.gated {
-            let plugins = cx.profiles.get(*profile).map(|p| p.plugins());
+            let plugins = cx.profiles.get(*profile).map(Profile::plugins);
             if plugins.and_then(|all| all.get(*plugin)).is_some_and(|p| registered(p, event)) {
-                let entries = pods.iter().filter_map(|p| Some((*p, self.entries.get(p)?)));
+                let pods = pods.iter().copied().filter(others);
+                let entries = pods.filter_map(|p| Some((p, self.entries.get(&p)?)));
                 let decided = entries.map(|(pod, entry)| (pod, decide(cx, entry, event)));
                 moved.extend(decided.filter(|(_, strategy)| *strategy > Strategy::Skip));
             }
@@ -43,7 +45,7 @@ impl Queue {
             self.unlink(pod);
             self.requeue(cx, pod, strategy, event.label);
         }
-        self.wake_held(cx, event, None);
+        self.wake_held(cx, event, others);
     }
 
     /// The pod itself changed.
@@ -90,10 +92,11 @@ impl Queue {
                 }
                 self.reword_gate(cx, pod);
             }
-            Place::Gated { .. } => self.requeue(cx, pod, strategy, event.label),
-            Place::Held => self.wake_held(cx, event, Some(pod)),
+            Place::Held => self.wake_held(cx, event, |one| *one == pod),
             Place::Unschedulable if strategy == Strategy::Skip => self.link_unschedulable(pod),
-            Place::Unschedulable => self.requeue(cx, pod, strategy, event.label),
+            Place::Gated { .. } | Place::Unschedulable => {
+                self.requeue(cx, pod, strategy, event.label);
+            }
             Place::InFlight | Place::Quarantined => {}
         }
     }

@@ -11,16 +11,27 @@ impl Queue {
         (self.entries.len(), self.in_flight.len())
     }
 
-    /// Pods that wait per (profile, rejecting plugin), by position.
+    /// Pods per (profile, plugin that rejected or gated them), by position; as
+    /// upstream, until they are tried again.
     pub(crate) fn rejections(&self) -> BTreeMap<(usize, usize), usize> {
-        let mut counts = BTreeMap::new();
-        for ((_, rejectors, _), pods) in &self.unschedulable {
-            let profile = pods.first().and_then(|p| self.entries.get(p)).map_or(0, |e| e.profile);
-            for plugin in (0..MAX_PLUGINS).filter(|p| rejectors >> p & 1 == 1) {
-                *counts.entry((profile, plugin)).or_default() += pods.len();
+        // A row per profile: there may be many pods, and this is asked time and again.
+        let mut rows: Vec<[usize; MAX_PLUGINS]> = Vec::new();
+        let waits = |e: &&Entry| !matches!(e.place, Place::InFlight | Place::Quarantined);
+        for entry in self.entries.values().filter(waits) {
+            let mut left = entry.rejectors;
+            if left != 0 && rows.len() <= entry.profile {
+                rows.resize(entry.profile + 1, [0; MAX_PLUGINS]);
+            }
+            while left != 0 {
+                rows[entry.profile][left.trailing_zeros() as usize] += 1;
+                left &= left - 1;
             }
         }
-        counts
+        let rows = rows.iter().enumerate();
+        let counts = rows.flat_map(|(profile, row)| {
+            row.iter().enumerate().map(move |(plugin, pods)| ((profile, plugin), *pods))
+        });
+        counts.filter(|(_, pods)| *pods > 0).collect()
     }
 
     fn held(&self) -> impl Iterator<Item = PodId> {

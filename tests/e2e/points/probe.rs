@@ -172,10 +172,10 @@ impl Filter for Probe {
             return Err(Status::error("the state is another plugin's"));
         }
         if self.is_second() {
-            return if case(shape) == "unfit" {
-                Err(Status::unresolvable("unfit"))
-            } else {
-                Ok(())
+            return match case(shape) {
+                "unfit" => Err(Status::unresolvable("unfit")),
+                "helpless" => Err(Status::unschedulable("helpless")),
+                _ => Ok(()),
             };
         }
         if &*node.info().name == "node-0" { Err(Status::unresolvable("reserved")) } else { Ok(()) }

@@ -13,7 +13,7 @@ use crate::testing::{NodeExt as _, PodExt as _, node, pod};
 use crate::{Config, Core, Decision, Outcome};
 
 /// A checker and a core that need not hear the same.
-struct History {
+pub(super) struct History {
     audit: Audit,
     core: Core,
     now: Tick,
@@ -21,14 +21,14 @@ struct History {
 }
 
 impl History {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let config = Config::default();
         let (audit, core) = (Audit::new(&config), Core::new(config));
         Self { audit, core, now: Tick(100_000_000), version: 0 }
     }
 
     /// Only the checker hears it.
-    fn input(&mut self, input: &Input) -> &mut Self {
+    pub(super) fn input(&mut self, input: &Input) -> &mut Self {
         self.audit.input(self.now, input);
         self
     }
@@ -43,17 +43,17 @@ impl History {
         self
     }
 
-    fn node(&mut self, wire: k8s::Node) -> &mut Self {
+    pub(super) fn node(&mut self, wire: k8s::Node) -> &mut Self {
         self.input(&upsert_node(wire))
     }
 
-    fn pod(&mut self, wire: k8s::Pod) -> &mut Self {
+    pub(super) fn pod(&mut self, wire: k8s::Pod) -> &mut Self {
         self.version += 1;
         let version = self.version.to_string();
         self.input(&upsert_pod(wire.pod_version(&version)))
     }
 
-    fn sleep(&mut self, seconds: i64) -> &mut Self {
+    pub(super) fn sleep(&mut self, seconds: i64) -> &mut Self {
         self.now = self.now.after_secs(seconds);
         self
     }
@@ -72,17 +72,17 @@ impl History {
         self
     }
 
-    fn choose(&mut self, name: &str, node: &str) -> &mut Self {
+    pub(super) fn choose(&mut self, name: &str, node: &str) -> &mut Self {
         self.decide(name, Outcome::Scheduled { node: node.into() }, "")
     }
 
     /// An attempt that failed, told as it should be.
-    fn fail(&mut self, name: &str, outcome: Outcome) -> &mut Self {
+    pub(super) fn fail(&mut self, name: &str, outcome: Outcome) -> &mut Self {
         self.decide(name, outcome, "because").event(name, "FailedScheduling", "because");
         self.patch(name, "because")
     }
 
-    fn effect(&mut self, effect: &Effect) -> &mut Self {
+    pub(super) fn effect(&mut self, effect: &Effect) -> &mut Self {
         self.audit.effect(self.now, effect);
         self
     }
@@ -133,7 +133,7 @@ impl History {
 
     /// What is called wrong, each name once.
     #[track_caller]
-    fn expect(&mut self, expected: &[&str]) {
+    pub(super) fn expect(&mut self, expected: &[&str]) {
         let violations = self.audit.take_violations();
         let mut names: Vec<&str> = violations.iter().map(|v| v.invariant).collect();
         names.sort_unstable();
@@ -142,7 +142,7 @@ impl History {
     }
 }
 
-fn key(name: &str) -> PodRef {
+pub(super) fn key(name: &str) -> PodRef {
     PodRef { namespace: "default".into(), name: name.into(), uid: format!("uid-{name}").into() }
 }
 
@@ -154,7 +154,7 @@ fn upsert_pod(wire: k8s::Pod) -> Input {
     Input::Pod(Change::Upsert(Box::new(wire)))
 }
 
-fn delete_pod(name: &str) -> Input {
+pub(super) fn delete_pod(name: &str) -> Input {
     let key =
         ObjectKey { namespace: "default".into(), name: name.into(), uid: format!("uid-{name}") };
     Input::Pod(Change::Delete(key))

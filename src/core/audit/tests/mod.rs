@@ -2,4 +2,5 @@
 
 mod driver;
 mod histories;
+mod preemptions;
 mod seeds;

@@ -2,17 +2,15 @@
 
 use super::harness::Harness;
 use super::probe::{Probe, Script, node_events, profile};
-use crate::queue::QueueCx;
+use crate::framework::{Actions, Registration, Resource};
+use crate::model::PodId;
+use crate::queue::{Queue, QueueCx};
 use crate::testing::{NodeExt as _, PodExt as _, node, pod};
 
 const WAITING: &str = "waiting for the preemption for this pod to be finished";
 
 impl Harness {
-    fn with_queue(
-        &mut self,
-        name: &str,
-        act: impl FnOnce(&mut crate::queue::Queue, &QueueCx<'_>, crate::model::PodId),
-    ) {
+    fn with_queue(&mut self, name: &str, act: impl FnOnce(&mut Queue, &QueueCx<'_>, PodId)) {
         let id = *self.core.by_key.get(format!("default/{name}").as_str()).expect("a known pod");
         let core = &mut self.core;
         let cx = QueueCx { profiles: &core.profiles, cluster: &core.cluster, now: self.now };
@@ -20,15 +18,15 @@ impl Harness {
     }
 
     pub(super) fn hold(&mut self, name: &str) {
-        self.with_queue(name, |queue, cx, pod| queue.hold(cx, pod, WAITING.into()));
+        self.with_queue(name, |queue, _, pod| queue.hold(pod, WAITING.into()));
     }
 
     pub(super) fn unhold(&mut self, name: &str) {
-        self.with_queue(name, |queue, cx, pod| queue.unhold(cx, pod));
+        self.with_queue(name, Queue::unhold);
     }
 
     pub(super) fn activate(&mut self, name: &str) {
-        self.with_queue(name, |queue, cx, pod| queue.activate_now(cx, pod));
+        self.with_queue(name, Queue::activate_now);
     }
 
     fn message(&self, name: &str) -> String {
@@ -137,6 +135,52 @@ fn a_pod_about_to_be_tried_still_is_after_a_hold() {
     assert!(h.run_binds().is_empty());
     h.unhold("a");
     assert_eq!(h.run_binds(), ["bind default/a -> n"]);
+}
+
+#[test]
+fn a_held_pod_is_not_woken_by_its_own_release() {
+    let any = Registration { resource: Resource::Any, actions: Actions::ALL };
+    let wait = Script { wait: Some(60), events: vec![any], ..Script::default() };
+    let mut h = Harness::with(profile(&[&Probe::new("Slow", wait)]));
+    h.node(node("n"));
+    h.pod(pod("a"));
+    h.run();
+    h.hold("a");
+    h.permit("a", "Slow", Err("no"));
+    h.unhold("a");
+    assert_eq!(h.queue_of("a"), "unschedulable");
+}
+
+#[test]
+fn a_gate_outlasts_a_hold() {
+    let mut h = Harness::new();
+    h.node(node("n"));
+    h.pod(pod("a").gate("x"));
+    h.hold("a");
+    h.unhold("a");
+    assert_eq!(h.message("a"), "waiting for scheduling gates: [x]");
+    h.edit("a", |p| p.spec.scheduling_gates.clear());
+    assert_eq!(h.run_binds(), ["bind default/a -> n"]);
+}
+
+#[test]
+fn a_plugin_is_counted_for_every_pod_that_waits_because_of_it() {
+    let mut h = waiting();
+    h.pod(pod("b").gate("x"));
+    let counted = |h: &Harness| {
+        let counts = h.core.unschedulable_by_plugin().into_iter();
+        counts.map(|(_, plugin, pods)| format!("{plugin} {pods}")).collect::<Vec<_>>()
+    };
+    let both = ["SchedulingGates 1", "NodeResourcesFit 1"];
+    assert_eq!(counted(&h), both);
+    // As upstream, also while it is held or backs off.
+    h.hold("a");
+    assert_eq!(counted(&h), both);
+    h.unhold("a");
+    h.node(node("big").cpu("8"));
+    assert_eq!((h.queue_of("a"), counted(&h)), ("backoff", both.map(String::from).to_vec()));
+    h.run();
+    assert_eq!(counted(&h), both[..1]);
 }
 
 #[test]

@@ -167,7 +167,7 @@ impl World {
     fn hold(&mut self, name: &str) {
         if !self.held.remove(name) {
             self.held.insert(name.to_owned());
-            return self.queue(name, |queue, cx, pod| queue.hold(cx, pod, "held".into()));
+            return self.queue(name, |queue, _, pod| queue.hold(pod, "held".into()));
         }
         self.queue(name, Queue::unhold);
     }

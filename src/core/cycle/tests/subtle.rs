@@ -61,6 +61,12 @@ fn no(reason: &str) -> Status {
     Status::unschedulable(reason)
 }
 
+/// What the condition says after an attempt, without what preemption adds.
+fn said(h: &mut Harness) -> String {
+    let effects = h.run();
+    effects[1].split(" preemption: ").next().unwrap_or_default().to_owned()
+}
+
 #[test]
 fn a_plugin_that_skips_is_not_asked_about_nodes() {
     let plugin = Choosy::new("A", Mind { skip: true, ..Mind::default() });
@@ -91,7 +97,7 @@ fn an_unschedulable_pre_filter_lets_the_others_run() {
         let mut h = Harness::with(minded(&[&first, &second]));
         h.node(node("n1"));
         h.pod(pod("a"));
-        assert_eq!(h.run()[1], format!("status default/a false {says}"));
+        assert_eq!(said(&mut h), format!("status default/a false {says}"));
         assert_eq!(second.calls().contains(&"prefilter".to_owned()), runs_on, "{says}");
     }
 }
@@ -106,7 +112,7 @@ fn nodes_that_pre_filter_leaves_out_say_so() {
     h.pod(pod("a").req(&[("cpu", "9")]));
     let says =
         "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't satisfy plugin(s) [A].";
-    assert_eq!(h.run()[0], format!("Warning default/a FailedScheduling: {says}"));
+    assert_eq!(said(&mut h), format!("status default/a false Unschedulable: {says}"));
     // Who narrowed is among those that rejected it: its hint is asked.
     h.node(node("n3"));
     assert_eq!(h.queue_of("a"), "backoff");
@@ -122,7 +128,7 @@ fn plugins_that_contradict_each_other_are_named_and_all_heard() {
     h.pod(pod("a"));
     let says = "node(s) didn't satisfy plugin(s) [A B] simultaneously";
     let says = format!("0/1 nodes are available: {says}.");
-    assert_eq!(h.run()[0], format!("Warning default/a FailedScheduling: {says}"));
+    assert_eq!(said(&mut h), format!("status default/a false Unschedulable: {says}"));
     h.node(node("n2"));
     assert_eq!(h.queue_of("a"), "backoff");
 }
@@ -154,7 +160,8 @@ fn the_first_plugin_that_rejects_a_node_is_the_only_one_counted() {
     let mut h = Harness::with(minded(&[&a, &b]));
     h.node(node("n1"));
     h.pod(pod("a"));
-    assert_eq!(h.run()[0], "Warning default/a FailedScheduling: 0/1 nodes are available: 1 first.");
+    let says = "0/1 nodes are available: 1 first.";
+    assert_eq!(said(&mut h), format!("status default/a false Unschedulable: {says}"));
     h.node(node("n2"));
     assert_eq!(h.queue_of("a"), "unschedulable");
 }

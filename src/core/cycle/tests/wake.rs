@@ -3,8 +3,9 @@
 use super::harness::{Harness, check};
 use super::probe::{Probe, Script, node_events, profile};
 use crate::framework::{Actions, Registration, Resource, Status};
-use crate::testing::{NodeExt as _, PodExt as _, node, pod};
+use crate::testing::{NodeExt as _, PodExt as _, node, pod, wire};
 use muster_api::k8s;
+use serde_json::json;
 
 /// A node and a pod it rejects, an event that cannot help and one that does.
 struct Case {
@@ -100,7 +101,68 @@ fn cases() -> Vec<Case> {
             },
             help: |h| h.gone("web"),
         },
+        Case {
+            plugin: "NodeUnschedulable: the pod tolerates cordons",
+            nodes: vec![node("n1").unschedulable()],
+            pod: pod("a"),
+            idle: |h| h.pod(pod("a").tolerate("gpu", "Exists", "", "")),
+            help: |h| h.pod(pod("a").tolerate("", "Exists", "", "")),
+        },
+        Case {
+            plugin: "InterPodAffinity: a friend comes",
+            nodes: vec![node("n1").label("host", "n1").cpu("64")],
+            pod: near("a", "podAffinity", "db"),
+            idle: |h| {
+                h.gone("full");
+                h.gone("web");
+                h.pod(pod("stranger").on("n1"));
+                h.node(node("n1").label("host", "n1").cpu("65"));
+            },
+            help: |h| h.pod(pod("db").pod_label("app", "db").on("n1")),
+        },
+        Case {
+            plugin: "InterPodAffinity: a foe goes",
+            nodes: vec![node("n1").label("host", "n1").cpu("64")],
+            pod: near("a", "podAntiAffinity", "web"),
+            idle: |h| {
+                h.gone("full");
+                h.pod(pod("stranger").on("n1"));
+                h.node(node("n1").label("host", "n1").label("x", "y").cpu("65"));
+            },
+            help: |h| h.gone("web"),
+        },
+        Case {
+            plugin: "PodTopologySpread: a pod that counts goes",
+            nodes: vec![
+                node("n1").label("zone", "a").cpu("64"),
+                node("n2").label("zone", "b").unschedulable(),
+            ],
+            pod: spread("a", "web"),
+            idle: |h| {
+                h.gone("full");
+                h.node(node("n1").label("zone", "a").label("x", "y").cpu("65"));
+            },
+            help: |h| h.gone("web"),
+        },
     ]
+}
+
+/// A pod that must be near pods of an app, or must not.
+fn near(name: &str, kind: &str, app: &str) -> k8s::Pod {
+    let selector = json!({"matchLabels": {"app": app}});
+    let terms = json!([{"topologyKey": "host", "labelSelector": selector}]);
+    let affinity = json!({kind: {"requiredDuringSchedulingIgnoredDuringExecution": terms}});
+    pod(name).edit(|p| p.spec.affinity = Some(wire(affinity)))
+}
+
+/// A pod of an app that is spread over zones.
+fn spread(name: &str, app: &str) -> k8s::Pod {
+    let constraint = json!({
+        "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": app}},
+    });
+    let list = wire(json!([constraint]));
+    pod(name).pod_label("app", app).edit(|p| p.spec.topology_spread_constraints = list)
 }
 
 #[test]
@@ -109,7 +171,7 @@ fn an_event_that_helps_wakes_at_once_and_one_that_does_not_never() {
         let mut h = Harness::new();
         case.nodes.into_iter().for_each(|n| h.node(n));
         h.pod(full());
-        h.pod(pod("web").host_port(80, "TCP", "").on("n1"));
+        h.pod(pod("web").pod_label("app", "web").host_port(80, "TCP", "").on("n1"));
         h.pod(case.pod);
         assert_eq!(h.run_binds(), [""; 0], "{}", case.plugin);
         assert_eq!(h.queue_of("a"), "unschedulable", "{}", case.plugin);

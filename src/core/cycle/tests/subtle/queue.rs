@@ -3,7 +3,7 @@
 use super::super::choosy::{Choosy, Mind, minded};
 use super::super::harness::{Harness, check};
 use super::super::probe::{Probe, Script, node_events, profile};
-use super::no;
+use super::{no, said};
 use crate::framework::{Actions, Code, Hint, Registration, Resource, Status};
 use crate::testing::{NodeExt as _, PodExt as _, node, pod};
 
@@ -131,7 +131,7 @@ fn what_a_pending_plugin_waited_for_ends_backoff() {
         h.pod(pod("other").on("n1"));
         h.pod(pod("a"));
         assert_eq!(
-            h.run()[1],
+            said(&mut h),
             "status default/a false Unschedulable: 0/2 nodes are available: 1 no, 1 soon."
         );
         match helps {
