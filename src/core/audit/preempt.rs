@@ -60,7 +60,7 @@ impl Audit {
     /// Whoever got an answer may be tried at once: its plan failed, or nobody is left.
     pub(super) fn call_answered(&mut self) {
         let answered = std::mem::take(&mut self.plans.answered);
-        let of = |p: &Pod| answered.iter().any(|uid| *uid == p.uid);
+        let of = |p: &Pod| answered.contains(&p.uid);
         let found = self.world.pods.iter().filter(|(_, p)| of(p)).map(|(name, _)| name.clone());
         for name in found.collect::<Vec<_>>() {
             self.world.edit(&name, |p| p.called = true);

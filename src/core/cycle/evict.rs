@@ -115,7 +115,8 @@ impl Core {
         let stage = if bug!(self.bugs, DryRunSkipped) { Step::Evict } else { Step::Ask };
         let (tries, timer) = (0, None);
         self.victims.taken.extend(left.iter().map(|victim| (victim.id, pod)));
-        let lawful = self.lawful(pod, left.iter().map(|v| v.id).collect());
+        let ids: Vec<PodId> = left.iter().map(|v| v.id).collect();
+        let lawful = self.lawful(pod, &ids);
         let plan = Plan { node, profile, victims: left, lawful, stage, tries, timer, begun: now };
         self.plans.insert(pod, plan);
         if !bug!(self.bugs, PlanNotHeld) {
@@ -233,9 +234,10 @@ impl Core {
         }
         if plan.stage == Step::Ask {
             let agreed = plan.victims.iter().filter(|v| v.state == Todo::Agreed);
-            let (agreed, was_lawful) = (agreed.map(|v| v.id).collect(), plan.lawful);
+            let agreed: Vec<PodId> = agreed.map(|v| v.id).collect();
+            let was_lawful = plan.lawful;
             // Budgets may have changed since the plan was made.
-            if was_lawful && !self.lawful(pod, agreed) {
+            if was_lawful && !self.lawful(pod, &agreed) {
                 return self.plan_failed(now, pod, Step::Ask);
             }
             let Some(plan) = self.plans.get_mut(&pod) else {
@@ -253,10 +255,10 @@ impl Core {
     }
 
     /// Whether no budget stands in the way of evicting these pods for a preemptor.
-    fn lawful(&self, pod: PodId, victims: Vec<PodId>) -> bool {
+    fn lawful(&self, pod: PodId, victims: &[PodId]) -> bool {
         let others = self.victims.outstanding(&self.cluster, pod);
         let asked = |budget: (&str, &str)| others.get(&budget).copied().unwrap_or(0);
-        refusal(&self.cluster, &victims, asked).is_none()
+        refusal(&self.cluster, victims, asked).is_none()
     }
 
     fn plan_settled(&mut self, now: Tick, pod: PodId) {
@@ -325,6 +327,13 @@ impl Core {
             return false;
         };
         plan.timer = None;
+        let (step, was_lawful) = (plan.stage, plan.lawful);
+        let open = plan.victims.iter().filter(|v| v.state == Todo::Open);
+        let open: Vec<PodId> = open.map(|v| v.id).collect();
+        if was_lawful && !self.lawful(pod, &open) {
+            self.plan_failed(now, pod, step);
+            return true;
+        }
         self.ask(pod);
         self.plan_step(now, pod);
         true

@@ -358,7 +358,7 @@ impl Ledger {
 
     /// Nodes whose verdict has to count pods that are expected there, and does not
     /// yet; all of them if verdicts depend on more than the node.
-    pub(super) fn to_expect(
+    pub(super) fn unexpected(
         &mut self,
         profile: &Profile,
         shape: &PodShape,

@@ -78,7 +78,7 @@ impl Core {
         if ledger.prepared.rejected.is_some() {
             return None;
         }
-        let nodes = ledger.to_expect(profile, &shape, &self.cluster);
+        let nodes = ledger.unexpected(profile, &shape, &self.cluster);
         let own = self.cluster.pod(pod)?.nominated.as_ref();
         let own = own.and_then(|name| self.cluster.node_by_name(name));
         let mut trial = Trial::begin(profile, &shape, &mut self.cluster, &mut ledger.prepared);
@@ -96,7 +96,7 @@ impl Core {
             Some((node, Ok(()))) => first = Some(node),
             // What holds for this pod does not hold for others of its shape.
             Some((node, verdict)) => {
-                ledger.expect_once(profile, &shape, &self.cluster, node, verdict)
+                ledger.expect_once(profile, &shape, &self.cluster, node, verdict);
             }
             None => {}
         }

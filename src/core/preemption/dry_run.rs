@@ -113,9 +113,8 @@ fn split(cluster: &Cluster, pods: &[PodId]) -> (Vec<PodId>, Vec<PodId>, bool) {
 /// The budgets that cover a pod.
 pub(crate) fn budgets_of(cluster: &Cluster, pod: PodId) -> impl Iterator<Item = &Arc<Budget>> {
     let group = cluster.pod(pod).map(|p| cluster.kin.group(p.group));
-    let budgets = group.into_iter().flat_map(|group| {
+    group.into_iter().flat_map(|group| {
         let own = cluster.policies().budgets(&group.namespace);
         own.filter(|budget| budget.covers(&group.labels))
-    });
-    budgets
+    })
 }
