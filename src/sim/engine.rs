@@ -60,6 +60,8 @@ pub(crate) struct Engine<'a> {
     progress: Progress,
     attempts: u64,
     steps: u64,
+    /// Events after which the world is said not to settle.
+    pub(crate) most_steps: u64,
     digest: Digest,
     pub(crate) refused: u64,
     warnings: Vec<String>,
@@ -101,6 +103,7 @@ impl<'a> Engine<'a> {
             },
             attempts: 0,
             steps: 0,
+            most_steps: if plan.is_empty() { MAX_STEPS } else { MAX_FAULTY_STEPS },
             digest: Digest::default(),
             refused: 0,
             warnings: Vec::new(),
@@ -158,7 +161,6 @@ impl<'a> Engine<'a> {
         let limit = until.map(|micros| EPOCH.after_micros(micros));
         let faulty = !self.scenario.faults.is_empty();
         let quiet = if faulty { QUIET_AFTER_FAULTS } else { QUIET };
-        let most = if faulty { MAX_FAULTY_STEPS } else { MAX_STEPS };
         let ended = loop {
             let Some(next) = self.agenda.next() else {
                 break Ended::Quiet;
@@ -179,7 +181,7 @@ impl<'a> Engine<'a> {
             }
             self.step(event);
             self.steps += 1;
-            if self.steps == most {
+            if self.steps == self.most_steps {
                 return Err(Unsettled(since_epoch(self.now)));
             }
             if self.steps.is_multiple_of(PROGRESS_STEPS) {

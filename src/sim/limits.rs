@@ -33,6 +33,8 @@ pub const MAX_DURATION: Micros = 365 * DAY;
 pub const MAX_REPLACEMENTS: u64 = 200_000;
 /// Events the engine handles before it says that the scenario does not settle.
 pub const MAX_STEPS: u64 = 200_000_000;
+/// As [`MAX_STEPS`], for the small worlds of the swarm: most need a few hundred.
+pub const MAX_SWARM_STEPS: u64 = 200_000;
 /// Violations kept in full; the rest is counted.
 pub const MAX_VIOLATIONS: usize = 100;
 /// Malformed objects and unanswered calls kept in full; the rest is counted.

@@ -18,7 +18,7 @@ use crate::link::{Hop, Watcher};
 use crate::model::api::Notice;
 use crate::model::cluster::ORPHAN_QUARANTINE;
 use crate::model::errors::ApiError;
-use crate::model::eviction::DeleteOptions;
+use crate::model::eviction::{DeleteOptions, budget_spent};
 use crate::model::log::{Listing, WATCHED};
 use crate::model::objects::is_terminal;
 use crate::scenario::Fault;
@@ -304,7 +304,11 @@ impl Engine<'_> {
         };
         let before = self.api.pod(id).map(|stored| Arc::clone(&stored.object));
         let budgets = self.api.budgets().to_vec();
-        let result = self.api.evict(self.now, id, &options);
+        let result = if self.link.faults.strikes(self.now, Fault::BudgetSpent) {
+            Err(budget_spent())
+        } else {
+            self.api.evict(self.now, id, &options)
+        };
         if let (Ok(()), Some(before), false) = (&result, before, evict.dry_run) {
             let preemptor = self.api.find(&evict.preemptor).and_then(|id| self.api.pod(id));
             let preemptor = preemptor.map(|stored| &*stored.object);

@@ -38,6 +38,8 @@ impl Audit {
         }
         self.requeued(&waiting);
         self.held();
+        let pods = &self.world.pods;
+        self.plans.prune(|victim| pods.get(&victim.name).is_some_and(|p| p.uid == victim.uid));
     }
 
     /// Every pod of ours is in exactly one place, and nothing else is anywhere.

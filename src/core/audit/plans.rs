@@ -129,6 +129,14 @@ impl Plans {
         all.filter(|v| matches!(v.real, Ask::Open | Ask::Yes | Ask::Unknown))
     }
 
+    /// Keeps what may still matter: answers to come, victims that have not gone.
+    pub(super) fn prune(&mut self, there: impl Fn(&Victim) -> bool) {
+        let matters = |plan: &Plan| plan.is_open() || plan.victims.iter().any(&there);
+        self.plans.retain(|_, plan| matters(plan));
+        let plans = &self.plans;
+        self.tokens.retain(|_, (preemptor, ..)| plans.contains_key(preemptor));
+    }
+
     /// Of a pod that is gone nothing is to be said any more.
     pub(super) fn forget(&mut self, preemptor: &str) {
         // Its victims may be going all the same: they stay until they are gone.

@@ -133,6 +133,12 @@ impl Api {
     }
 }
 
+/// What a server says whose budget somebody else has just used up.
+pub(crate) fn budget_spent() -> ApiError {
+    let cause = Some("DisruptionBudget");
+    ApiError { cause, ..ApiError::new(429, "TooManyRequests", VIOLATES) }
+}
+
 /// Pods that no budget guards.
 fn unguarded(pod: &Pod) -> bool {
     let phase = pod.status.phase.as_str();

@@ -43,11 +43,13 @@ pub enum Fault {
     Malformed,
     /// A renewal of the lease that does not arrive.
     LostRenewal,
+    /// An eviction that a budget refuses, because somebody else's came first.
+    BudgetSpent,
 }
 
 impl Fault {
     /// All of them, in order.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Conflict,
         Self::Throttle,
         Self::ThrottleRetryAfter,
@@ -65,6 +67,7 @@ impl Fault {
         Self::PodFails,
         Self::Malformed,
         Self::LostRenewal,
+        Self::BudgetSpent,
     ];
 
     /// As a scenario names it.
@@ -88,6 +91,7 @@ impl Fault {
             Self::PodFails => "podFails",
             Self::Malformed => "malformed",
             Self::LostRenewal => "lostRenewal",
+            Self::BudgetSpent => "budgetSpent",
         }
     }
 }

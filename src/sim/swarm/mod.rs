@@ -19,6 +19,7 @@ use muster_core::Config;
 use muster_core::audit::PointLog;
 
 use crate::faults::Counts;
+use crate::limits::MAX_SWARM_STEPS;
 use crate::scenario::Scenario;
 use crate::time::{Micros, since_epoch};
 
@@ -106,7 +107,8 @@ pub fn run_scenario(scenario: &Scenario, tweak: &Tweak) -> SeedReport {
         if tweak.audit { brain::audited(config, tweak) } else { crate::scheduler::muster(config) }
     });
     let run = || {
-        let engine = crate::engine::Engine::new(scenario, seed, maker);
+        let mut engine = crate::engine::Engine::new(scenario, seed, maker);
+        engine.most_steps = MAX_SWARM_STEPS;
         engine.run(scenario.until, &mut |_| {})
     };
     // Outside a cycle a panic ends the process: here it is a finding.

@@ -2,8 +2,9 @@
 
 use muster_sim::Scenario;
 use muster_sim::limits::MAX_SCENARIO_BYTES;
+use muster_sim::time::EPOCH;
 
-use super::{example, parse};
+use super::{example, parse, run};
 
 const NODES: &str = "nodes: [{name: n, allocatable: {cpu: 4, memory: 8Gi}}]\n";
 const PODS: &str = "workloads: [{name: p, kind: Pod, requests: {cpu: 1}}]\n";
@@ -202,6 +203,20 @@ fn the_examples_are_what_they_say() {
     assert_eq!((quickstart.node_count(), quickstart.name.as_str()), (12, "quickstart"));
     let (_, scale) = example("scale");
     assert_eq!((scale.node_count(), scale.pod_count()), (1_000, 10_000));
+}
+
+/// Who has no budget goes first, one of the guarded two goes, and who preempts never waits.
+#[test]
+fn urgent_work_makes_room_and_budgets_hold() {
+    let (_, scenario) = example("preemption");
+    let outcome = run(&scenario, None);
+    assert!(outcome.verdict.is_clean(), "{:?}", outcome.verdict.violations);
+    assert_eq!((outcome.faults.preempted, outcome.faults.dry_runs), (3, 3));
+    let of = |workload: u32| outcome.record.pods.iter().filter(move |p| p.workload == workload);
+    let soon = EPOCH.after_secs(60 + 45);
+    assert!(of(2).count() == 3 && of(2).all(|p| p.bound.is_some_and(|at| at < soon)));
+    let over = of(2).filter_map(|p| p.ended).min();
+    assert!(of(3).all(|p| p.bound > over), "{:?}", of(3).collect::<Vec<_>>());
 }
 
 #[test]

@@ -106,6 +106,12 @@ pub(super) fn run(seed: u64, change: impl FnOnce(&mut Config)) -> (Vec<Violation
     for i in 0..3 {
         driver.upsert_node(&format!("n{i}"));
     }
+    if seed % 2 == 0 {
+        for app in ["a", "b"] {
+            driver.budgets.insert(app, Budget::default());
+            driver.allow_more(app);
+        }
+    }
     for _ in 0..STEPS {
         driver.step();
         if !driver.found.is_empty() {
@@ -132,7 +138,10 @@ impl Driver {
             19 => self.permit(),
             20 | 21 => self.sleep(),
             22 if self.rng.one_in(6) => self.relist(),
-            23 => self.draw_budget(),
+            23 => {
+                let app = self.rng.pick(&["a", "b"]);
+                self.allow_more(app);
+            }
             24 | 25 => self.evict(),
             26 => self.end_one(),
             _ => {
@@ -251,10 +260,12 @@ impl Driver {
 
     // ---- budgets and evictions -------------------------------------------------
 
-    fn draw_budget(&mut self) {
-        let app = self.rng.pick(&["a", "b"]);
-        let allowed = self.rng.below(3) as i32;
-        self.budgets.insert(app, Budget { allowed, disrupted: Vec::new() });
+    /// The disruption controller has seen pods go and others come.
+    fn allow_more(&mut self, app: &'static str) {
+        let more = self.rng.below(2) as i32;
+        let Some(budget) = self.budgets.get_mut(app) else { return };
+        budget.allowed = (budget.allowed + more).min(3);
+        budget.disrupted.clear();
         self.publish_budget(app);
     }
 
