@@ -7,7 +7,7 @@
 //!
 //! - `MUSTER_ORACLE_STATES` — how many states (3,000; the long form is 100,000).
 //! - `MUSTER_ORACLE_SEQUENCES` — how many lists of 50 pods placed one after the
-//!   other (20).
+//!   other (500).
 //! - `MUSTER_ORACLE_PREEMPTIONS` — how many states in which a pod may preempt
 //!   others (1,500).
 //! - `MUSTER_ORACLE_SEED` — repeats a run; each run prints its own.

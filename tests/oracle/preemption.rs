@@ -115,13 +115,13 @@ impl Seen {
         let names =
             ["budgets", "highest priority", "sum", "number of victims", "start time", "tie"];
         for (name, count) in names.iter().zip(self.decided) {
-            // A lower sum with as many victims is rare; fewer victims with the same sum is next to impossible.
-            let least = if *name == "number of victims" { 0 } else { self.states / 300 };
-            wanted.push((name, count, least));
+            // Fewer victims of the same sum: only of the lowest priority, which adds nothing.
+            let rare = *name == "number of victims";
+            wanted.push((name, count, if rare { 1 } else { self.states / 300 }));
         }
         for plugin in ["InterPodAffinity", "NodePorts", "NodeResourcesFit", "PodTopologySpread"] {
             let count = self.resolved.get(plugin).copied().unwrap_or_default();
-            wanted.push((plugin, count, percent(2)));
+            wanted.push((plugin, count, percent(1)));
         }
         let missing = wanted.into_iter().filter(|(_, count, least)| count < least);
         missing.map(|(what, count, least)| format!("{what}: {count} of {least}")).collect()

@@ -38,9 +38,10 @@ impl Conflict {
         }
     }
 
-    /// What a pod other than the one in question has to do with it.
-    pub(super) fn occupant(&self, rng: &mut Rng, pod: &mut Value) {
-        if !rng.chance(50) {
+    /// What a pod other than the one in question has to do with it, in `percent`
+    /// of a hundred cases.
+    pub(super) fn occupant(&self, rng: &mut Rng, pod: &mut Value, percent: usize) {
+        if !rng.chance(percent) {
             return;
         }
         match self {
