@@ -4,6 +4,7 @@
 
 use serde_json::{Value, json};
 
+use super::NAMESPACE;
 use super::budgets::APPS;
 use crate::rng::Rng;
 
@@ -52,6 +53,26 @@ impl Conflict {
             }
             Self::Unwanted(key) => {
                 pod["spec"]["affinity"]["podAntiAffinity"] = required(key, "preemptor");
+            }
+        }
+    }
+
+    /// Where no placed pod repels the pod in question, kube-scheduler leaves affinity
+    /// out of the whole attempt, and so overlooks that a nominated pod does. Muster
+    /// does not: nominated pods repel only where placed ones do.
+    pub(super) fn settle(&self, pods: &mut [Value]) {
+        let Self::Unwanted(key) = self else { return };
+        let rule = required(key, "preemptor");
+        let repels = |pod: &Value| {
+            pod["spec"]["affinity"]["podAntiAffinity"] == rule
+                && pod["metadata"]["namespace"] == NAMESPACE
+        };
+        if pods.iter().any(|pod| repels(pod) && pod["status"]["phase"] == "Running") {
+            return;
+        }
+        for pod in pods.iter_mut().filter(|pod| repels(pod)) {
+            if let Some(affinity) = pod["spec"]["affinity"].as_object_mut() {
+                affinity.remove("podAntiAffinity");
             }
         }
     }

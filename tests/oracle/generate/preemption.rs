@@ -47,6 +47,7 @@ pub(crate) fn preemption(rng: &mut Rng, plugins: &[(&str, u32)]) -> State {
         fill(rng, &draw, name, *room, &mut pods);
     }
     pods.extend(nominated(rng, &draw, &names, &rooms));
+    draw.conflict.settle(&mut pods);
     let mut preemptor = preemptor(rng, &draw, &names, &rooms);
     mark_earlier_victims(rng, &preemptor, &mut pods);
     for pod in pods.iter_mut().chain([&mut preemptor]) {
