@@ -121,7 +121,7 @@ impl Seen {
         }
         for plugin in ["InterPodAffinity", "NodePorts", "NodeResourcesFit", "PodTopologySpread"] {
             let count = self.resolved.get(plugin).copied().unwrap_or_default();
-            wanted.push((plugin, count, percent(1)));
+            wanted.push((plugin, count, self.states / 300));
         }
         let missing = wanted.into_iter().filter(|(_, count, least)| count < least);
         missing.map(|(what, count, least)| format!("{what}: {count} of {least}")).collect()

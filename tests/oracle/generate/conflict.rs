@@ -34,7 +34,7 @@ impl Conflict {
             2 | 3 => Self::AntiAffinity(key),
             4 | 5 => Self::Unwanted(key),
             6 => Self::Affinity(key),
-            7..=10 => Self::Spread(key),
+            7..=12 => Self::Spread(key),
             _ => Self::None,
         }
     }

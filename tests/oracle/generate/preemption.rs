@@ -55,7 +55,7 @@ pub(crate) fn preemption(rng: &mut Rng, plugins: &[(&str, u32)]) -> State {
             storage.give(rng, pod, &mut objects);
         }
     }
-    let budgets = if rng.chance(85) { budgets(rng, &pods) } else { Vec::new() };
+    let budgets = if rng.chance(92) { budgets(rng, &pods) } else { Vec::new() };
     let name = format!("{NAMESPACE}/preemptor");
     objects.extend(pods);
     objects.push(preemptor);
@@ -91,7 +91,7 @@ fn draw(rng: &mut Rng) -> Draw {
         nasty: 0,
     };
     let priority = [1000, 1000, 1000, 0, 10, -5, 2_000_000_000][rng.below(7)];
-    let (gpus, airy, alike) = (rng.chance(45), rng.chance(12), rng.chance(12));
+    let (gpus, airy, alike) = (rng.chance(45), rng.chance(8), rng.chance(12));
     Draw { mood, priority, gpus, airy, alike, conflict: Conflict::draw(rng) }
 }
 
