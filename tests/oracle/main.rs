@@ -122,6 +122,7 @@ fn agrees_with_kube_scheduler() -> Result<()> {
     let numbers = numbers(number("MUSTER_ORACLE_STATES")?.unwrap_or(3_000))?;
     let run = Run {
         seed: seed()?,
+        turn: 0,
         numbers: &numbers,
         what: "states",
         make: &|rng| generate::single(rng, PLUGINS),

@@ -24,13 +24,13 @@ const SAMPLE: usize = 1_000;
 
 #[test]
 fn agrees_on_preemption() -> Result<()> {
-    let seed = seed()?.rotate_left(32);
     let states: usize = number("MUSTER_ORACLE_PREEMPTIONS")?.unwrap_or(1_500);
     let numbers = numbers(states)?;
     let mut plugins = PLUGINS.to_vec();
     plugins.push(("DefaultPreemption", 0));
     let run = Run {
-        seed,
+        seed: seed()?,
+        turn: 32,
         numbers: &numbers,
         what: "preemptions",
         make: &|rng| generate::preemption(rng, &plugins),
