@@ -10,6 +10,7 @@ mod affinity;
 mod budgets;
 mod conflict;
 mod constraints;
+mod crowd;
 mod features;
 mod node;
 mod pod;

@@ -7,7 +7,7 @@
 //!
 //! - `MUSTER_ORACLE_STATES` — how many states (3,000; the long form is 100,000).
 //! - `MUSTER_ORACLE_SEQUENCES` — how many lists of 50 pods placed one after the
-//!   other (20).
+//!   other (500).
 //! - `MUSTER_ORACLE_PREEMPTIONS` — how many states in which a pod may preempt
 //!   others (1,500).
 //! - `MUSTER_ORACLE_SEED` — repeats a run; each run prints its own.
@@ -122,6 +122,7 @@ fn agrees_with_kube_scheduler() -> Result<()> {
     let numbers = numbers(number("MUSTER_ORACLE_STATES")?.unwrap_or(3_000))?;
     let run = Run {
         seed: seed()?,
+        turn: 0,
         numbers: &numbers,
         what: "states",
         make: &|rng| generate::single(rng, PLUGINS),

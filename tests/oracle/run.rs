@@ -21,6 +21,8 @@ const BATCH: usize = 250;
 /// What one test compares.
 pub(crate) struct Run<'a> {
     pub(crate) seed: u64,
+    /// Tells the states of this test from those of others with the same seed.
+    pub(crate) turn: u32,
     /// The numbers of the states to compare.
     pub(crate) numbers: &'a [usize],
     /// What they are called.
@@ -40,11 +42,12 @@ impl Run<'_> {
     ) -> Result<T> {
         let mut oracle = Oracle::start()?;
         let begin = Instant::now();
+        let seed = self.seed.rotate_left(self.turn);
         let mut failures = Failures::default();
         for batch in self.numbers.chunks(BATCH) {
             let made: Vec<State> = batch
                 .iter()
-                .map(|&number| (self.make)(&mut Rng::new(self.seed, number as u64)))
+                .map(|&number| (self.make)(&mut Rng::new(seed, number as u64)))
                 .collect();
             let questions: Vec<Value> =
                 batch.iter().zip(&made).map(|(number, state)| question(*number, state)).collect();

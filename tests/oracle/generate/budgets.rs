@@ -17,16 +17,16 @@ pub(super) const APPS: &[&str] = &["web", "db", "train"];
 /// The budgets of a state over the given pods.
 pub(super) fn budgets(rng: &mut Rng, pods: &[Value]) -> Vec<Value> {
     let mut list = Vec::new();
-    let overlap = rng.chance(30);
+    let overlap = rng.chance(20);
     for namespace in [NAMESPACE, "other"] {
-        let likely = if namespace == NAMESPACE { 85 } else { 35 };
+        let likely = if namespace == NAMESPACE { 90 } else { 45 };
         for app in APPS {
             if !rng.chance(likely) {
                 continue;
             }
             let selector = if overlap { label_selector(rng, 3) } else { of_app(rng, app) };
             let allowed =
-                if overlap { [0, 0, 100][rng.below(3)] } else { [0, 0, 0, 1, 1, 2][rng.below(6)] };
+                if overlap { [0, 0, 100][rng.below(3)] } else { [0, 0, 0, 0, 1, 2][rng.below(6)] };
             list.push(budget(namespace, list.len(), Some(selector), allowed));
         }
     }

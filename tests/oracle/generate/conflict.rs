@@ -4,6 +4,7 @@
 
 use serde_json::{Value, json};
 
+use super::NAMESPACE;
 use super::budgets::APPS;
 use crate::rng::Rng;
 
@@ -33,14 +34,15 @@ impl Conflict {
             2 | 3 => Self::AntiAffinity(key),
             4 | 5 => Self::Unwanted(key),
             6 => Self::Affinity(key),
-            7..=10 => Self::Spread(key),
+            7..=12 => Self::Spread(key),
             _ => Self::None,
         }
     }
 
-    /// What a pod other than the one in question has to do with it.
-    pub(super) fn occupant(&self, rng: &mut Rng, pod: &mut Value) {
-        if !rng.chance(50) {
+    /// What a pod other than the one in question has to do with it, in `percent`
+    /// of a hundred cases.
+    pub(super) fn occupant(&self, rng: &mut Rng, pod: &mut Value, percent: usize) {
+        if !rng.chance(percent) {
             return;
         }
         match self {
@@ -51,6 +53,26 @@ impl Conflict {
             }
             Self::Unwanted(key) => {
                 pod["spec"]["affinity"]["podAntiAffinity"] = required(key, "preemptor");
+            }
+        }
+    }
+
+    /// Where no placed pod repels the pod in question, kube-scheduler leaves affinity
+    /// out of the whole attempt, and so overlooks that a nominated pod does. Muster
+    /// does not: nominated pods repel only where placed ones do.
+    pub(super) fn settle(&self, pods: &mut [Value]) {
+        let Self::Unwanted(key) = self else { return };
+        let rule = required(key, "preemptor");
+        let repels = |pod: &Value| {
+            pod["spec"]["affinity"]["podAntiAffinity"] == rule
+                && pod["metadata"]["namespace"] == NAMESPACE
+        };
+        if pods.iter().any(|pod| repels(pod) && pod["status"]["phase"] == "Running") {
+            return;
+        }
+        for pod in pods.iter_mut().filter(|pod| repels(pod)) {
+            if let Some(affinity) = pod["spec"]["affinity"].as_object_mut() {
+                affinity.remove("podAntiAffinity");
             }
         }
     }

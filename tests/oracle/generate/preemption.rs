@@ -11,44 +11,24 @@ use serde_json::{Value, json};
 
 use super::budgets::budgets;
 use super::conflict::Conflict;
-use super::rank::{StartTimes, other_priority, set_priority, terminate};
+use super::crowd::{Amount, GPU, fill, node, plain, room};
+use super::rank::{other_priority, set_priority, terminate};
 use super::volumes::Storage;
-use super::{Mood, NAMESPACE, State, affinity, constraints, metadata, pod, profile};
+use super::{Mood, NAMESPACE, State, affinity, constraints, profile};
 use crate::rng::Rng;
 
-const GPU: &str = "nvidia.com/gpu";
-
-/// What a node has, or a pod wants: tenths of a CPU, units of 64 MiB, GPUs.
-#[derive(Clone, Copy)]
-struct Amount {
-    cpu: usize,
-    memory: usize,
-    gpus: usize,
-}
-
-impl Amount {
-    fn requests(self) -> Value {
-        let mut list = json!({
-            "cpu": format!("{}m", self.cpu * 100),
-            "memory": format!("{}Mi", self.memory * 64),
-        });
-        if self.gpus > 0 {
-            list[GPU] = json!(self.gpus.to_string());
-        }
-        list
-    }
-}
-
 /// What the pods of one state have in common.
-struct Draw {
-    mood: Mood,
+pub(super) struct Draw {
+    pub(super) mood: Mood,
     /// The priority of the pod in question.
-    priority: i64,
-    gpus: bool,
+    pub(super) priority: i64,
+    pub(super) gpus: bool,
     /// Some nodes are half empty.
-    airy: bool,
+    pub(super) airy: bool,
+    /// Pods are as large, as old and as important on one node as on another.
+    pub(super) alike: bool,
     /// Why it does not fit, besides resources.
-    conflict: Conflict,
+    pub(super) conflict: Conflict,
 }
 
 /// A state with one pod that mostly fits nowhere unless others leave.
@@ -56,7 +36,9 @@ pub(crate) fn preemption(rng: &mut Rng, plugins: &[(&str, u32)]) -> State {
     let draw = draw(rng);
     let limit = [2, 5, 10][rng.below(3)];
     let names: Vec<String> = (0..rng.between(1, limit)).map(|i| format!("node-{i:02}")).collect();
-    let rooms: Vec<Amount> = names.iter().map(|_| room(rng, &draw)).collect();
+    let first = room(rng, &draw);
+    let rooms: Vec<Amount> =
+        names.iter().map(|_| if draw.alike { first } else { room(rng, &draw) }).collect();
     let mut objects: Vec<Value> =
         names.iter().zip(&rooms).map(|(name, room)| node(rng, &draw, name, *room)).collect();
     let storage = Storage::draw(rng, &draw.mood, &mut objects);
@@ -65,6 +47,7 @@ pub(crate) fn preemption(rng: &mut Rng, plugins: &[(&str, u32)]) -> State {
         fill(rng, &draw, name, *room, &mut pods);
     }
     pods.extend(nominated(rng, &draw, &names, &rooms));
+    draw.conflict.settle(&mut pods);
     let mut preemptor = preemptor(rng, &draw, &names, &rooms);
     mark_earlier_victims(rng, &preemptor, &mut pods);
     for pod in pods.iter_mut().chain([&mut preemptor]) {
@@ -72,7 +55,7 @@ pub(crate) fn preemption(rng: &mut Rng, plugins: &[(&str, u32)]) -> State {
             storage.give(rng, pod, &mut objects);
         }
     }
-    let budgets = if rng.chance(85) { budgets(rng, &pods) } else { Vec::new() };
+    let budgets = if rng.chance(92) { budgets(rng, &pods) } else { Vec::new() };
     let name = format!("{NAMESPACE}/preemptor");
     objects.extend(pods);
     objects.push(preemptor);
@@ -108,125 +91,8 @@ fn draw(rng: &mut Rng) -> Draw {
         nasty: 0,
     };
     let priority = [1000, 1000, 1000, 0, 10, -5, 2_000_000_000][rng.below(7)];
-    let (gpus, airy) = (rng.chance(45), rng.chance(12));
-    Draw { mood, priority, gpus, airy, conflict: Conflict::draw(rng) }
-}
-
-fn room(rng: &mut Rng, draw: &Draw) -> Amount {
-    let gpus = if draw.gpus { [0, 2, 4, 4, 8, 8, 8][rng.below(7)] } else { 0 };
-    Amount { cpu: [20, 40, 40, 80][rng.below(4)], memory: [32, 64, 128][rng.below(3)], gpus }
-}
-
-fn node(rng: &mut Rng, draw: &Draw, name: &str, room: Amount) -> Value {
-    let mut node = super::node::node(rng, &draw.mood, name);
-    let mut allocatable = room.requests();
-    allocatable["pods"] = json!(rng.pick(&["110", "110", "6", "4"]));
-    node["status"]["allocatable"] = allocatable;
-    node["metadata"]["labels"]["kubernetes.io/hostname"] = json!(name);
-    node["metadata"]["labels"]["topology.kubernetes.io/zone"] =
-        json!(rng.pick(&["zone-a", "zone-b", "zone-c"]));
-    node
-}
-
-/// Pods on one node, until little is left of what it has; sometimes they have
-/// more than that.
-fn fill(rng: &mut Rng, draw: &Draw, node: &str, room: Amount, pods: &mut Vec<Value>) {
-    let levels = if draw.airy { [100, 90, 50, 50, 120] } else { [100, 100, 97, 92, 105] };
-    let level = levels[rng.below(5)];
-    let mut starts = StartTimes::new(rng);
-    // The resource that the state is about is what runs out.
-    let by_gpu = room.gpus > 0;
-    let whole = if by_gpu { room.gpus * 10 } else { room.cpu };
-    let mut left = whole * level / 100;
-    let mut ports = Vec::new();
-    let count = rng.between(2, 9);
-    for i in 0..count {
-        let most = if i + 1 == count { left } else { left.min(whole.div_ceil(2)) };
-        let least = if i + 1 == count { left } else { 1 };
-        if left == 0 {
-            break;
-        }
-        let share = rng.between(least, most);
-        left -= share;
-        let gpus = if by_gpu { share.div_ceil(10).min(left.div_ceil(10) + 1) } else { 0 };
-        let cpu = if by_gpu { rng.below(4) } else { share };
-        let wants = Amount { cpu, memory: rng.below(room.memory / 4), gpus };
-        let mut pod = occupant(rng, draw, pods.len(), node, wants);
-        if let Some(start) = starts.next(rng) {
-            pod["status"]["startTime"] = json!(start);
-        }
-        hold_ports(&mut pod, &mut ports);
-        pods.push(pod);
-    }
-}
-
-/// No two pods of a node hold the same port: kube-scheduler takes it as free once
-/// either of them has left.
-fn hold_ports(pod: &mut Value, held: &mut Vec<Value>) {
-    let container = &mut pod["spec"]["containers"][0];
-    let port = container["ports"][0]["hostPort"].clone();
-    if port.is_null() {
-        return;
-    }
-    if held.contains(&port)
-        && let Some(map) = container.as_object_mut()
-    {
-        map.remove("ports");
-    }
-    held.push(port);
-}
-
-/// A pod that runs, mostly of a priority below that of the pod in question.
-fn occupant(rng: &mut Rng, draw: &Draw, number: usize, node: &str, wants: Amount) -> Value {
-    let namespace = if rng.chance(80) { NAMESPACE } else { "other" };
-    let name = format!("{namespace}/busy-{number}");
-    let mut pod = if rng.chance(12) {
-        // Everything that a pod can ask for.
-        pod::existing(rng, &draw.mood, &name, node)
-    } else {
-        let mut pod = plain(rng, &name, wants);
-        pod["spec"]["nodeName"] = json!(node);
-        pod["status"]["phase"] = json!("Running");
-        pod
-    };
-    set_priority(&mut pod, other_priority(rng, draw.priority, 88));
-    if rng.chance(10)
-        && let Some(map) = pod["metadata"].as_object_mut()
-    {
-        map.remove("labels");
-    }
-    draw.conflict.occupant(rng, &mut pod);
-    if rng.chance(10) {
-        terminate(rng, &mut pod);
-    }
-    pod
-}
-
-/// A pod with labels and requests, spread over containers in one of the ways
-/// that add up differently.
-fn plain(rng: &mut Rng, name: &str, wants: Amount) -> Value {
-    let mut metadata = metadata(name);
-    metadata["labels"] = affinity::pod_labels(rng, 1);
-    let requests = wants.requests();
-    let small = json!({"name": "app", "resources": {"requests": {"cpu": "10m"}}});
-    let big = json!({"name": "app", "resources": {"requests": requests}});
-    let spec = match rng.below(10) {
-        0 => json!({
-            "containers": [small],
-            "initContainers": [{"name": "init", "resources": {"requests": requests}}],
-        }),
-        1 => json!({
-            "containers": [small],
-            "initContainers": [{
-                "name": "sidecar",
-                "restartPolicy": "Always",
-                "resources": {"requests": requests},
-            }],
-        }),
-        2 => json!({"containers": [big], "overhead": {"cpu": "50m", "memory": "1Mi"}}),
-        _ => json!({"containers": [big]}),
-    };
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": {}})
+    let (gpus, airy, alike) = (rng.chance(45), rng.chance(8), rng.chance(12));
+    Draw { mood, priority, gpus, airy, alike, conflict: Conflict::draw(rng) }
 }
 
 /// On the node that the pod in question is nominated for, mostly one pod is on
@@ -251,7 +117,7 @@ fn nominated(rng: &mut Rng, draw: &Draw, names: &[String], rooms: &[Amount]) -> 
         let wants = part(rng, rooms[at], small);
         let mut pod = plain(rng, &format!("{NAMESPACE}/promised-{i}"), wants);
         set_priority(&mut pod, other_priority(rng, draw.priority, 25));
-        draw.conflict.occupant(rng, &mut pod);
+        draw.conflict.occupant(rng, &mut pod, 50);
         let node = if rng.chance(95) { &names[at] } else { "node-gone" };
         pod["status"]["nominatedNodeName"] = json!(node);
         // What another scheduler has promised is not known to this one.

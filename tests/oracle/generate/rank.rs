@@ -68,6 +68,10 @@ impl StartTimes {
             return None;
         }
         let minute = self.minutes.swap_remove(rng.below(self.minutes.len()));
-        Some(format!("2020-01-01T00:{minute:02}:00Z"))
+        Some(Self::at(minute))
+    }
+
+    pub(super) fn at(minute: usize) -> String {
+        format!("2020-01-01T00:{minute:02}:00Z")
     }
 }
