@@ -33,6 +33,8 @@ pub(super) struct Victim {
     pub(super) uid: String,
     pub(super) dry: Ask,
     pub(super) real: Ask,
+    /// It was asked about in this step.
+    pub(super) now: bool,
 }
 
 impl Victim {
@@ -58,7 +60,19 @@ impl Plan {
     pub(super) fn is_open(&self) -> bool {
         let refused = self.victims.iter().any(|v| v.dry == Ask::No);
         let asked = |v: &Victim| v.real == Ask::Open || v.dry == Ask::Open && !refused;
-        self.victims.iter().any(asked)
+        self.victims.iter().any(|v| !v.now && asked(v))
+    }
+
+    /// Whether a dry run for this victim belongs to another plan than the last one.
+    pub(super) fn is_over_for(&self, victim: &str) -> bool {
+        let same = self.victims.iter().find(|v| v.uid == victim);
+        !self.fresh && same.is_none_or(|v| !matches!(v.dry, Ask::Open | Ask::Unknown))
+    }
+
+    /// Begins anew, with those that were asked about in this step.
+    pub(super) fn renew(&mut self) {
+        self.victims.retain(|v| v.now);
+        (self.fresh, self.acting) = (true, false);
     }
 
     /// Whether the server may be asked again after a while.

@@ -20,22 +20,23 @@ impl Audit {
             self.violation("S5", format!("{name} asks about {other} by an old token"));
         }
         let mut plan = self.plans.plans.remove(&*preemptor.uid).unwrap_or_default();
-        let known = plan.victim(&victim.uid).is_some();
-        if dry && !known && !plan.fresh {
+        if dry && plan.is_over_for(&victim.uid) {
             if plan.is_open() {
                 self.violation("S5", format!("{name} begins again before it is answered"));
             }
-            plan = Plan { fresh: true, ..Plan::default() };
+            plan.renew();
         }
-        if !known {
+        if plan.victim(&victim.uid).is_none() {
             plan.victims.push(Victim {
                 name: other.clone(),
                 uid: victim.uid.to_string(),
                 dry: Ask::Never,
                 real: Ask::Never,
+                now: true,
             });
         }
         let Some(asked) = plan.victim(&victim.uid) else { return };
+        asked.now = true;
         let before = if dry { &mut asked.dry } else { &mut asked.real };
         let twice = std::mem::replace(before, Ask::Open) == Ask::Open;
         let allowed = matches!(asked.dry, Ask::Yes | Ask::Gone);
@@ -106,6 +107,7 @@ impl Audit {
             let Some(plan) = self.plans.plans.get_mut(&uid) else { continue };
             let (fresh, acting) = (plan.fresh, plan.acting);
             (plan.fresh, plan.acting) = (false, false);
+            plan.victims.iter_mut().for_each(|v| v.now = false);
             let plan = plan.clone();
             if fresh {
                 self.makes_sense(&name, &plan);

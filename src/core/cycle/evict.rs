@@ -14,6 +14,7 @@ use crate::framework::Status;
 use crate::io::{Effect, EventRecord, Eviction, PodRef, Request, Tick, Token};
 use crate::model::PodId;
 use crate::plugins::names;
+use crate::preemption::refusal;
 use crate::queue::QueueCx;
 use crate::report::Observation;
 
@@ -31,6 +32,8 @@ pub(super) struct Plan {
     node: Arc<str>,
     profile: usize,
     victims: Vec<Victim>,
+    /// Whether no budget stood in its way when it began.
+    lawful: bool,
     stage: Step,
     tries: u32,
     timer: Option<Tick>,
@@ -111,7 +114,9 @@ impl Core {
         }
         let stage = if bug!(self.bugs, DryRunSkipped) { Step::Evict } else { Step::Ask };
         let (tries, timer) = (0, None);
-        let plan = Plan { node, profile, victims: left, stage, tries, timer, begun: now };
+        self.victims.taken.extend(left.iter().map(|victim| (victim.id, pod)));
+        let lawful = self.lawful(pod, left.iter().map(|v| v.id).collect());
+        let plan = Plan { node, profile, victims: left, lawful, stage, tries, timer, begun: now };
         self.plans.insert(pod, plan);
         if !bug!(self.bugs, PlanNotHeld) {
             self.queue.hold(pod, HELD.into());
@@ -142,8 +147,20 @@ impl Core {
             return;
         };
         let dry_run = plan.stage == Step::Ask;
+        let (cluster, node) = (&self.cluster, &plan.node);
+        let stays = |victim: &Victim| {
+            let pod = cluster.pod(victim.id).filter(|p| p.key.uid == victim.key.uid);
+            let on = pod.and_then(|p| p.stage.node());
+            on.is_some_and(|on| *cluster.node(on).name == **node)
+        };
         for (i, victim) in plan.victims.iter_mut().enumerate() {
             if victim.state != Todo::Open {
+                continue;
+            }
+            // Its bind failed meanwhile: it has left without being asked to.
+            if !stays(victim) {
+                victim.state = Todo::Gone;
+                self.victims.taken.remove(&victim.id);
                 continue;
             }
             self.next_attempt += 1;
@@ -156,9 +173,6 @@ impl Core {
                 plugin: names::DEFAULT_PREEMPTION.into(),
                 request: Request::Evict { victim: victim.key.clone(), dry_run },
             });
-            if !dry_run {
-                self.victims.taken.insert(victim.id, pod);
-            }
         }
     }
 
@@ -218,6 +232,15 @@ impl Core {
             return;
         }
         if plan.stage == Step::Ask {
+            let agreed = plan.victims.iter().filter(|v| v.state == Todo::Agreed);
+            let (agreed, was_lawful) = (agreed.map(|v| v.id).collect(), plan.lawful);
+            // Budgets may have changed since the plan was made.
+            if was_lawful && !self.lawful(pod, agreed) {
+                return self.plan_failed(now, pod, Step::Ask);
+            }
+            let Some(plan) = self.plans.get_mut(&pod) else {
+                return;
+            };
             plan.stage = Step::Evict;
             for victim in plan.victims.iter_mut().filter(|v| v.state == Todo::Agreed) {
                 victim.state = Todo::Open;
@@ -227,6 +250,13 @@ impl Core {
             return self.plan_settled(now, pod);
         }
         self.plan_settled(now, pod);
+    }
+
+    /// Whether no budget stands in the way of evicting these pods for a preemptor.
+    fn lawful(&self, pod: PodId, victims: Vec<PodId>) -> bool {
+        let others = self.victims.outstanding(&self.cluster, pod);
+        let asked = |budget: (&str, &str)| others.get(&budget).copied().unwrap_or(0);
+        refusal(&self.cluster, &victims, asked).is_none()
     }
 
     fn plan_settled(&mut self, now: Tick, pod: PodId) {
@@ -280,17 +310,23 @@ impl Core {
             if let Todo::Asked(token) = victim.state {
                 self.evictions.remove(&token);
             }
+            // Who was asked to go may be going, whatever becomes of the plan.
+            let stays = plan.stage == Step::Ask || victim.state == Todo::Open;
+            if stays && self.victims.taken.get(&victim.id) == Some(&pod) {
+                self.victims.taken.remove(&victim.id);
+            }
         }
         Some(plan)
     }
 
     /// Time to ask again; false if the pod has no plan.
-    pub(super) fn plan_timer(&mut self, pod: PodId) -> bool {
+    pub(super) fn plan_timer(&mut self, now: Tick, pod: PodId) -> bool {
         let Some(plan) = self.plans.get_mut(&pod) else {
             return false;
         };
         plan.timer = None;
         self.ask(pod);
+        self.plan_step(now, pod);
         true
     }
 

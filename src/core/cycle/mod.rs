@@ -223,7 +223,7 @@ impl Core {
                 break;
             }
             self.timers.remove(&(due, pod));
-            if !self.plan_timer(pod) {
+            if !self.plan_timer(now, pod) {
                 self.binding_timer(now, pod);
             }
         }

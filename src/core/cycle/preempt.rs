@@ -11,7 +11,7 @@ use super::ledger::Ledger;
 use super::trial::Trial;
 use super::{Core, failure::Failure, failure::Nominate};
 use crate::bugs::bug;
-use crate::cluster::{Cluster, NodeId};
+use crate::cluster::{Budget, Cluster, NodeId};
 use crate::framework::{Code, PostFilterResult, Profile, Room, Status};
 use crate::hash::{IdMap, scramble};
 use crate::io::Tick;
@@ -39,10 +39,35 @@ impl Kept {
 /// What is known of evictions under way.
 #[derive(Default)]
 pub(super) struct Victims {
-    /// Pods that we asked the server to evict, and for whom.
+    /// Pods that have to go, and for whom: until they are gone, or may stay.
     pub(super) taken: IdMap<PodId, PodId>,
     /// Pods that a budget kept the server from evicting: not asked for again before.
     pub(super) refused: IdMap<PodId, Tick>,
+}
+
+impl Victims {
+    /// Evictions per budget that were planned for others than `preemptor`, and that the
+    /// budget does not show yet.
+    pub(super) fn outstanding<'a>(
+        &self,
+        cluster: &'a Cluster,
+        preemptor: PodId,
+    ) -> BTreeMap<(&'a str, &'a str), i32> {
+        let mut asked = BTreeMap::new();
+        if !cluster.policies().has_budgets() {
+            return asked;
+        }
+        for (&victim, _) in self.taken.iter().filter(|(_, by)| **by != preemptor) {
+            let Some(pod) = cluster.pod(victim).filter(|p| !p.deleting) else {
+                continue;
+            };
+            let unseen = |b: &&Arc<Budget>| !b.disrupted.contains(&*pod.key.name);
+            for budget in budgets_of(cluster, victim).filter(unseen) {
+                *asked.entry((&*budget.namespace, &*budget.name)).or_default() += 1;
+            }
+        }
+        asked
+    }
 }
 
 /// A pod that fits nowhere, and what a PostFilter plugin may ask.
@@ -183,7 +208,7 @@ impl Search<'_> {
         args: &DefaultPreemptionArgs,
     ) -> Option<String> {
         let asked = |budget: (&str, &str)| outstanding.get(&budget).copied().unwrap_or(0);
-        let budget = || refusal(self.cluster, candidate, asked);
+        let budget = || refusal(self.cluster, &candidate.victims, asked);
         let ignored = args.allow_budget_violations || bug!(self.cluster.bugs, BudgetIgnored);
         let forbidden = if ignored { None } else { budget() };
         forbidden.or_else(|| self.refused(candidate))
@@ -196,20 +221,6 @@ impl Search<'_> {
         let victim = candidate.victims.iter().find(lately)?;
         let pod = self.cluster.pod(*victim)?;
         Some(format!("node(s) need the eviction of {}, which was refused", pod.key))
-    }
-
-    /// Evictions per budget that we asked for and that it does not show yet.
-    fn outstanding(&self) -> BTreeMap<(&str, &str), i32> {
-        let mut asked = BTreeMap::new();
-        if self.cluster.policies().has_budgets() {
-            let unseen = |victim: &&PodId| self.cluster.pod(**victim).is_some_and(|p| !p.deleting);
-            for victim in self.victims.taken.keys().filter(unseen) {
-                for budget in budgets_of(self.cluster, *victim) {
-                    *asked.entry((&*budget.namespace, &*budget.name)).or_default() += 1;
-                }
-            }
-        }
-        asked
     }
 }
 
@@ -260,7 +271,7 @@ impl Room for Search<'_> {
         let nodes = self.cluster.node_count();
         let kept = self.candidates(args);
         let mut in_the_way: Vec<Arc<str>> = Vec::new();
-        let outstanding = self.outstanding();
+        let outstanding = self.victims.outstanding(self.cluster, self.pod);
         let mut chosen = None;
         for candidate in kept.candidates.ranked() {
             match self.obstacle(candidate, &outstanding, args) {

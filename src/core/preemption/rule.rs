@@ -1,20 +1,21 @@
 //! The rule on budgets: upstream picks the least evil, we break none.
 
-use super::{Candidate, budgets_of};
+use super::budgets_of;
 use crate::cluster::Cluster;
+use crate::model::PodId;
 
-/// Which budget stands in the way of a candidate, if any. `outstanding` tells how many
+/// Which budget stands in the way of these evictions, if any. `outstanding` tells how many
 /// evictions under a budget were asked for that it does not show yet.
 pub(crate) fn refusal(
     cluster: &Cluster,
-    candidate: &Candidate,
+    victims: &[PodId],
     outstanding: impl Fn((&str, &str)) -> i32,
 ) -> Option<String> {
     if !cluster.policies().has_budgets() {
         return None;
     }
     let mut asked: Vec<(&str, &str, i32)> = Vec::new();
-    for &victim in &candidate.victims {
+    for &victim in victims {
         let Some(pod) = cluster.pod(victim).filter(|p| !p.deleting) else {
             continue;
         };

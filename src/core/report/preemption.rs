@@ -73,7 +73,7 @@ fn draw(candidates: &Candidates, cluster: &Cluster, ties: Option<TieSeed>) -> Pr
 fn said(candidates: &Candidates, cluster: &Cluster) -> String {
     let mut in_the_way = Vec::new();
     for candidate in candidates.ranked() {
-        match refusal(cluster, candidate, |_| 0) {
+        match refusal(cluster, &candidate.victims, |_| 0) {
             Some(why) => in_the_way.push(why.into()),
             None => {
                 return format!(

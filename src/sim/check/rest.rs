@@ -110,6 +110,11 @@ impl<'a> Truth<'a> {
         if never || !self.rules.has("DefaultPreemption") {
             return None;
         }
+        // While somebody leaves the node where it is expected it asks nobody else.
+        let leaves = |other: &&Pod| other.metadata.deletion_timestamp.is_some();
+        if self.pods_on(&pod.status.nominated_node_name).iter().any(leaves) {
+            return None;
+        }
         let free = |other: &&Pod| {
             other.metadata.deletion_timestamp.is_none()
                 && !self.api.budgets().iter().any(|b| b.spec.covers(other))

@@ -138,6 +138,7 @@ fn fill(rng: &mut Rng, draw: &Draw, node: &str, room: Amount, pods: &mut Vec<Val
     let by_gpu = room.gpus > 0;
     let whole = if by_gpu { room.gpus * 10 } else { room.cpu };
     let mut left = whole * level / 100;
+    let mut ports = Vec::new();
     let count = rng.between(2, 9);
     for i in 0..count {
         let most = if i + 1 == count { left } else { left.min(whole.div_ceil(2)) };
@@ -154,8 +155,25 @@ fn fill(rng: &mut Rng, draw: &Draw, node: &str, room: Amount, pods: &mut Vec<Val
         if let Some(start) = starts.next(rng) {
             pod["status"]["startTime"] = json!(start);
         }
+        hold_ports(&mut pod, &mut ports);
         pods.push(pod);
     }
+}
+
+/// No two pods of a node hold the same port: kube-scheduler takes it as free once
+/// either of them has left.
+fn hold_ports(pod: &mut Value, held: &mut Vec<Value>) {
+    let container = &mut pod["spec"]["containers"][0];
+    let port = container["ports"][0]["hostPort"].clone();
+    if port.is_null() {
+        return;
+    }
+    if held.contains(&port)
+        && let Some(map) = container.as_object_mut()
+    {
+        map.remove("ports");
+    }
+    held.push(port);
 }
 
 /// A pod that runs, mostly of a priority below that of the pod in question.

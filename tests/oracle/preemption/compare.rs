@@ -17,7 +17,7 @@ pub(super) fn differences(
 ) -> Vec<Difference> {
     let mut found = compare::verdicts(ours, theirs);
     found.extend(host(objects, asked, ours));
-    found.extend(message(ours, theirs));
+    found.extend(message(objects, ours, theirs));
     found.extend(plans(objects, ours, theirs));
     found
 }
@@ -36,32 +36,37 @@ fn host(objects: &[Value], asked: &str, ours: &Value) -> Option<Difference> {
     })
 }
 
-/// What the filters say, followed by what the preemption says. Where budgets
-/// come in Muster says something of its own: it breaks none.
-fn message(ours: &Value, theirs: &Value) -> Option<Difference> {
+/// What the filters say, followed by what the preemption says. Where there are
+/// budgets Muster may take another candidate, or none: it breaks no budget, and
+/// says which one stands in the way.
+fn message(objects: &[Value], ours: &Value, theirs: &Value) -> Option<Difference> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (our, their) = (text(&ours["message"]), text(&theirs["message"]));
-    let plan = &ours["preemption"];
-    let candidate = &plan["candidates"][text(&plan["node"])];
-    let right = if theirs["preemption"].is_null() {
-        our == their
-    } else if theirs["preemption"]["node"] == "" {
-        our == format!("{their} {}", text(&theirs["preemption"]["message"]))
-    } else if candidate["pdbViolations"] == 0 && !our.contains("PodDisruptionBudget") {
-        let victims = candidate["pods"].as_array().map_or(0, Vec::len);
+    let plan = &theirs["preemption"];
+    let placed = |node: &String| {
+        let victims = plan["candidates"][node]["pods"].as_array().map_or(0, Vec::len);
         our == format!(
-            "{their} preemption: found a potential placement for pod on node {}, preempting \
-             {victims} victims",
-            text(&plan["node"])
+            "{their} preemption: found a potential placement for pod on node {node}, \
+             preempting {victims} victims"
         )
+    };
+    let right = if plan.is_null() {
+        our == their
+    } else if plan["node"] == "" {
+        our == format!("{their} {}", text(&plan["message"]))
+    } else if objects.iter().any(|o| o["kind"] == "PodDisruptionBudget") {
+        let candidates = plan["candidates"].as_object();
+        candidates.is_some_and(|c| c.keys().any(placed))
+            || our.starts_with(&format!("{their} preemption: 0/"))
+                && our.contains("PodDisruptionBudget")
     } else {
-        our.starts_with(&format!("{their} preemption: 0/"))
+        Ties::of(objects, plan).nodes.iter().any(placed)
     };
     (!right).then(|| Difference {
         kind: "preemption.message".to_owned(),
         text: format!(
             "message: kube-scheduler says {their:?} and {}, Muster says {our:?}",
-            theirs["preemption"]["message"]
+            plan["message"]
         ),
     })
 }
@@ -147,26 +152,26 @@ mod tests {
 
     #[test]
     fn a_message_is_that_of_both_steps() {
-        let said = |message: &str, node: &str, violations: i64| {
-            let candidates = json!({node: of(&["n/p"], violations)});
-            json!({"message": message, "preemption": {
-                "node": node, "candidates": candidates, "message": "preemption: 0/1.",
-            }})
+        let budget = json!({"kind": "PodDisruptionBudget"});
+        let right = |ours: &str, node: &str, objects: &[Value]| {
+            let candidates = json!({node: of(&["n/p"], 0)});
+            let candidates = if node.is_empty() { json!({}) } else { candidates };
+            let theirs = json!({"message": "0/1.", "preemption": {
+                "node": node, "candidates": candidates, "message": "preemption: no.",
+            }});
+            message(objects, &json!({"message": ours}), &theirs).is_none()
         };
-        let nothing = said("0/1 nodes.", "", 0);
-        let right = |ours: &str, theirs: &Value, node: &str, violations: i64| {
-            message(&said(ours, node, violations), theirs).is_none()
-        };
-        assert!(right("0/1 nodes. preemption: 0/1.", &nothing, "", 0));
-        assert!(!right("0/1 nodes.", &nothing, "", 0));
-        let found = said("0/1 nodes.", "a", 0);
-        let text = "0/1 nodes. preemption: found a potential placement for pod on node a, \
-                    preempting 1 victims";
-        assert!(right(text, &found, "a", 0));
-        assert!(!right("0/1 nodes. preemption: 0/1.", &found, "a", 0));
-        assert!(right("0/1 nodes. preemption: 0/1.", &found, "a", 1));
+        assert!(right("0/1. preemption: no.", "", &[]));
+        assert!(!right("0/1.", "", &[]));
+        let placed = "0/1. preemption: found a potential placement for pod on node a, \
+                      preempting 1 victims";
+        assert!(right(placed, "a", &[]));
+        assert!(!right(placed, "b", &[]));
+        let refused = "0/1. preemption: 0/1: PodDisruptionBudget x forbids";
+        assert!(!right(refused, "a", &[]));
+        assert!(right(refused, "a", &[budget]));
         let broken = json!({"message": "broken"});
-        assert!(message(&broken, &broken).is_none());
+        assert!(message(&[], &broken, &broken).is_none());
     }
 
     #[test]

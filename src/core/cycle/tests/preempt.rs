@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::harness::{Harness, check};
 use super::probe::{Probe, Script, profile};
-use crate::io::{Eviction, Object};
+use crate::io::{Eviction, Object, WriteError};
 use crate::testing::{NodeExt, PodExt, node, pod, wire};
 
 /// A pod of 1 CPU of some priority on a node, started at a second.
@@ -300,4 +300,37 @@ fn a_pod_that_waits_at_permit_is_announced_and_gives_way_without_an_eviction() {
     assert!(!effects.contains("ask "), "{effects}");
     assert_eq!(h.cache(), ["n1: default/high"], "it waits there now: {effects}");
     assert_eq!(h.queue_of("low"), "backoff");
+}
+
+#[test]
+fn a_victim_whose_bind_fails_meanwhile_is_not_evicted() {
+    let mut h = Harness::new();
+    h.node(node("n1").cpu("2"));
+    h.pod(wants("low", "2", 1));
+    check(h.run_binds(), "bind default/low -> n1");
+    h.pod(wants("high", "2", 10));
+    assert_eq!(h.run().last().map(String::as_str), Some("ask default/low"));
+    h.answer("low", Err(WriteError::Rejected("denied".into())));
+    h.effects();
+    // The dry run is answered; by now the pod has left of itself.
+    h.evicted("low", Eviction::Accepted);
+    assert!(!h.effects().iter().any(|e| e.starts_with("evict")));
+    assert_eq!((h.queue_of("low"), h.queue_of("high")), ("backoff", "active"));
+    check(h.run_binds(), "bind default/high -> n1");
+}
+
+#[test]
+fn a_victim_whose_bind_fails_before_an_eviction_is_tried_again_ends_the_plan() {
+    let mut h = Harness::new();
+    h.node(node("n1").cpu("2"));
+    h.pod(wants("low", "2", 1));
+    h.run();
+    h.pod(wants("high", "2", 10));
+    h.run();
+    h.evicted("low", Eviction::Unavailable("busy".into()));
+    h.answer("low", Err(WriteError::Rejected("denied".into())));
+    assert_eq!(h.queue_of("high"), "gated");
+    h.sleep(5);
+    assert!(h.run_binds().contains(&"bind default/high -> n1".to_owned()));
+    assert!(h.core.plans.is_empty());
 }

@@ -10,7 +10,10 @@ use super::probe::{Probe, Script, profile};
 use crate::Config;
 use crate::audit::Audited;
 use crate::framework::{Actions, Code, Registration, Resource, Status};
-use crate::io::{Change, Effect, Input, Kind, ObjectKey, PodRef, Reply, Tick, Token, WriteError};
+use crate::io::{
+    Change, Effect, Eviction, Input, Kind, ObjectKey, PodRef, Reply, Request, Tick, Token,
+    WriteError,
+};
 use crate::model::PodId;
 use crate::queue::{Queue, QueueCx};
 use crate::testing::{NodeExt as _, PodExt as _, node, pod};
@@ -61,7 +64,10 @@ struct World {
     /// Rooms the core holds: by pod, from its bind effect to its failure or end.
     holds: BTreeMap<String, String>,
     outstanding: BTreeMap<String, (PodRef, u64, String)>,
-    calls: BTreeSet<Token>,
+    /// What was asked and not answered; of evictions the victim, and whether in earnest.
+    calls: BTreeMap<Token, Option<(PodRef, bool)>>,
+    /// Pods that the server has agreed to evict and that are not gone yet.
+    going: BTreeSet<String>,
     /// At Permit or PreBind.
     waiting: BTreeSet<String>,
     /// In a queue proper.
@@ -101,7 +107,8 @@ impl World {
             pods: BTreeMap::new(),
             holds: BTreeMap::new(),
             outstanding: BTreeMap::new(),
-            calls: BTreeSet::new(),
+            calls: BTreeMap::new(),
+            going: BTreeSet::new(),
             waiting: BTreeSet::new(),
             pending: BTreeSet::new(),
             held: BTreeSet::new(),
@@ -141,6 +148,10 @@ impl World {
         if !ours {
             wire = wire.scheduler("other");
         }
+        if self.pressed {
+            // Nobody but us holds a pod then.
+            wire.spec.preemption_policy = Some("Never".into());
+        }
         self.forget(name);
         let known = Known { wire, cpu, ours, bound: None, seen_bound: false, told: false };
         self.pods.insert(name.to_owned(), known);
@@ -152,6 +163,7 @@ impl World {
         self.outstanding.remove(name);
         self.pods.remove(name);
         self.held.remove(name);
+        self.going.remove(name);
     }
 
     /// Calls on the queue as preemption does.
@@ -183,7 +195,7 @@ impl World {
         let (name, node_name) =
             (format!("p{}", self.rng.below(24)), format!("n{}", self.rng.below(5)));
         let known = self.pods.contains_key(&name);
-        match self.rng.below(28) {
+        match self.rng.below(29) {
             0..=5 => {
                 let gated = self.rng.below(5) == 0;
                 self.add_pod(&name, gated);
@@ -245,6 +257,7 @@ impl World {
                 let status = (self.rng.below(3) == 0).then_some(status);
                 self.slow.tell(|script| script.reserve = status);
             }
+            25 => self.gone(),
             _ => {
                 let _ = self.core.schedule_one(self.now);
             }
@@ -264,13 +277,43 @@ impl World {
     }
 
     fn reply(&mut self) {
-        let Some(token) = self.rng.pick(self.calls.iter().copied()) else {
+        let Some(token) = self.rng.pick(self.calls.keys().copied()) else {
             return;
         };
-        self.calls.remove(&token);
         let failed = self.rng.below(4) == 0;
-        let reply = if failed { Reply::Failed("no".into()) } else { Reply::Done("".into()) };
-        self.core.apply(self.now, Input::Reply { token, reply });
+        self.answer_call(token, failed);
+    }
+
+    fn answer_call(&mut self, token: Token, failed: bool) {
+        let Some(call) = self.calls.remove(&token) else {
+            return;
+        };
+        let Some((victim, earnest)) = call else {
+            let reply = if failed { Reply::Failed("no".into()) } else { Reply::Done("".into()) };
+            return self.core.apply(self.now, Input::Reply { token, reply });
+        };
+        let name = victim.name.to_string();
+        let there = self.pods.get(&name).is_some_and(|k| *k.wire.metadata.uid == *victim.uid);
+        let eviction = match self.rng.below(3) {
+            _ if !there => Eviction::Gone,
+            0 if failed => Eviction::Refused("a budget".into()),
+            1 if failed => Eviction::Unavailable("busy".into()),
+            2 if failed => Eviction::Failed("forbidden".into()),
+            _ => Eviction::Accepted,
+        };
+        let goes = earnest && eviction == Eviction::Accepted;
+        self.core.apply(self.now, Input::Reply { token, reply: Reply::Evicted(eviction) });
+        if goes {
+            self.check();
+            self.going.insert(name);
+        }
+    }
+
+    /// What was evicted comes to its end.
+    fn gone(&mut self) {
+        if let Some(name) = self.rng.pick(self.going.clone()) {
+            self.delete_pod(&name);
+        }
     }
 
     fn update(&mut self, name: &str) {
@@ -279,7 +322,8 @@ impl World {
         let k = self.pods.get_mut(name).expect("known");
         match roll {
             0 => k.wire.spec.scheduling_gates.clear(),
-            1 => k.wire.spec.priority = Some(9),
+            // Once it has a node others have ranked it, and the API server keeps it fixed.
+            1 if pending => k.wire.spec.priority = Some(9),
             // Only while it holds no room that the checker could not know of.
             3 if pending => {
                 k.cpu = cpu;
@@ -348,6 +392,8 @@ impl World {
         let pod = match effect {
             Effect::Bind { pod, .. } | Effect::Call { pod, .. } => pod,
             Effect::PatchStatus(p) => &p.pod,
+            // Of victims, which may be strangers, and gone.
+            Effect::Event(e) if e.reason == "Preempted" => return,
             Effect::Event(e) => &e.pod,
         };
         let name = pod.name.to_string();
@@ -374,8 +420,12 @@ impl World {
             Effect::Event(e) if e.reason == "FailedScheduling" => {
                 self.holds.remove(&name);
             }
-            Effect::Call { token, .. } => {
-                self.calls.insert(*token);
+            Effect::Call { token, request, .. } => {
+                let victim = match request {
+                    Request::Evict { victim, dry_run } => Some((victim.clone(), !dry_run)),
+                    _ => None,
+                };
+                self.calls.insert(*token, victim);
             }
             _ => {}
         }
@@ -434,10 +484,8 @@ impl World {
         assert_eq!(entries, queue.pods.len(), "entries without a place");
         assert!(in_flight <= at_permit, "pods left in flight");
         assert_eq!(self.core.core().calls.len(), parked, "calls of pods that are not parked");
-        assert!(
-            self.core.core().timers.len() <= self.core.core().bindings.len(),
-            "timers left behind"
-        );
+        let core = self.core.core();
+        assert!(core.timers.len() <= core.bindings.len() + core.plans.len(), "timers left behind");
     }
 
     /// Faults stop, room is plenty: all that may run does.
@@ -472,8 +520,12 @@ impl World {
                 }
             }
             self.check();
-            for token in std::mem::take(&mut self.calls) {
-                self.core.apply(self.now, Input::Reply { token, reply: Reply::Done("".into()) });
+            for token in self.calls.keys().copied().collect::<Vec<_>>() {
+                self.answer_call(token, false);
+            }
+            self.check();
+            for name in self.going.clone() {
+                self.delete_pod(&name);
             }
             self.check();
             for (name, (pod, attempt, node)) in std::mem::take(&mut self.outstanding) {

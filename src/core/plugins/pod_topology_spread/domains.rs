@@ -17,6 +17,10 @@ pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
 
 const NONE: u32 = u32::MAX;
 
+/// What a count of no pods is in a class key. A dry run counts below that, as
+/// upstream does: it takes pods off that it had not counted, for they terminate.
+const COUNT: i64 = 1 << 32;
+
 /// One value of a topology key.
 #[derive(Clone, Copy, Default)]
 struct Domain {
@@ -120,7 +124,7 @@ impl Tracked {
     /// The pods that a number of a class key stands for.
     pub(super) fn pods(&self, number: i64) -> i64 {
         if self.by_count {
-            return number;
+            return number - COUNT;
         }
         usize::try_from(number).ok().and_then(|d| self.domains.get(d)).map_or(0, |d| d.pods)
     }
@@ -267,8 +271,8 @@ impl Spread {
             key.push(match part.domain {
                 NONE => -1,
                 domain if !part.labeled => -2 - i64::from(domain),
-                _ if tracked.by_count && self.own_counts => part.own,
-                domain if tracked.by_count => tracked.domains[domain as usize].pods,
+                _ if tracked.by_count && self.own_counts => COUNT + part.own,
+                domain if tracked.by_count => COUNT + tracked.domains[domain as usize].pods,
                 domain => domain.into(),
             });
         }
