@@ -235,8 +235,9 @@ impl Permit for Probe {
         match (&*placed.pod.key.name, self.is_second()) {
             ("permit-rejects", true) => PermitResult::Reject(Status::unschedulable("not you")),
             ("permit-times-out", false) => PermitResult::Wait { seconds: 1 },
-            ("permit-refused" | "permit-deleted", false) => PermitResult::Wait { seconds: 600 },
-            ("permit-waits", _) => PermitResult::Wait { seconds: 600 },
+            ("permit-refused" | "permit-deleted", false) | ("permit-waits", _) => {
+                PermitResult::Wait { seconds: 600 }
+            }
             _ => PermitResult::Allow,
         }
     }
