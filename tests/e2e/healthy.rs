@@ -66,6 +66,11 @@ impl Healthy {
         self.seen.lock().unwrap().went.len()
     }
 
+    /// Their names.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.seen.lock().unwrap().went.keys().cloned().collect()
+    }
+
     pub(crate) fn went_by_node(&self) -> BTreeMap<String, usize> {
         let mut nodes = BTreeMap::new();
         for node in self.seen.lock().unwrap().went.values() {

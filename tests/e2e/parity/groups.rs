@@ -43,7 +43,7 @@ fn related(kind: &str, key: &str, app: &str) -> Value {
         {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}}]}}})
 }
 
-fn node_terms(term: Value) -> Value {
+fn node_terms(term: &Value) -> Value {
     json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
         "nodeSelectorTerms": [term]}}}})
 }
@@ -52,7 +52,7 @@ fn names(names: &[&str]) -> Value {
     let fields = names
         .iter()
         .map(|name| json!({"key": "metadata.name", "operator": "In", "values": [name]}));
-    node_terms(json!({"matchFields": fields.collect::<Vec<_>>()}))
+    node_terms(&json!({"matchFields": fields.collect::<Vec<_>>()}))
 }
 
 pub(super) fn groups() -> Vec<Group> {
@@ -80,7 +80,7 @@ pub(super) fn groups() -> Vec<Group> {
         runs("plain-high", 60, "high", in_pool("general")),
         runs("plain-low", 60, "lowest", in_pool("general")),
         runs("plain-never", 40, "high-never", in_pool("general")),
-        runs("zoned", 100, "", node_terms(zones.clone())),
+        runs("zoned", 100, "", node_terms(&zones)),
         runs("preferring", 60, "", and("general", preferred)),
         runs("dedicated", 60, "", and("dedicated", tolerating("dedicated"))),
         runs("cordoned", 20, "", and("cordoned", tolerating(cordon))),

@@ -90,7 +90,7 @@ impl Stage {
         let pod = self.cluster.get_pod("gated").await?;
         ensure!(pod.status.conditions.is_empty(), "a gate is no attempt: {:?}", pod.status);
         self.book.open("gate");
-        // The plugin asks to look again whatever happens.
+        // The event for which the plugin asked to look again.
         self.patch("/api/v1/namespaces/default/pods/gated", r#"{"metadata":{"labels":{"a":"b"}}}"#)
             .await?;
         self.bound("gated").await?;

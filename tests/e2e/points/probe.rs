@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use muster_core::cluster::{Cluster, NodeView};
 use muster_core::framework::{
-    Bind, Code, Filter, Normalize, Permit, PermitResult, Placed, Plugin, PostBind, PostFilter,
-    PostFilterResult, PreBind, PreEnqueue, PreFilter, PreFilterResult, PreScoreResult, QueueSort,
-    Reserve, Room, Score, SortKey, State, Status, Step,
+    Actions, Bind, Code, Filter, Normalize, Permit, PermitResult, Placed, Plugin, PostBind,
+    PostFilter, PostFilterResult, PreBind, PreEnqueue, PreFilter, PreFilterResult, PreScoreResult,
+    QueueSort, Registration, Reserve, Resource, Room, Score, SortKey, State, Status, Step,
 };
 use muster_core::io::{ObjectKey, ObjectPatch, PodRef, Request, Tick};
 use muster_core::model::{Pod, PodId, PodShape};
@@ -42,6 +42,10 @@ impl Probe {
 impl Plugin for Probe {
     fn name(&self) -> &'static str {
         self.name
+    }
+    /// Whoever it turned away is tried again when its labels change, and not before.
+    fn events(&self) -> Vec<Registration> {
+        vec![Registration { resource: Resource::TargetPod, actions: Actions::UPDATE_POD_LABEL }]
     }
     fn as_pre_enqueue(&self) -> Option<&dyn PreEnqueue> {
         Some(self)
@@ -231,8 +235,9 @@ impl Permit for Probe {
         match (&*placed.pod.key.name, self.is_second()) {
             ("permit-rejects", true) => PermitResult::Reject(Status::unschedulable("not you")),
             ("permit-times-out", false) => PermitResult::Wait { seconds: 1 },
-            ("permit-refused" | "permit-deleted", false) => PermitResult::Wait { seconds: 600 },
-            ("permit-waits", _) => PermitResult::Wait { seconds: 600 },
+            ("permit-refused" | "permit-deleted", false) | ("permit-waits", _) => {
+                PermitResult::Wait { seconds: 600 }
+            }
             _ => PermitResult::Allow,
         }
     }
