@@ -9,8 +9,8 @@ use std::time::Duration;
 use muster_core::io::{Eviction, WriteError};
 pub use muster_core::outbox::{BIND_ATTEMPTS, CALL_DEADLINE, EVICTION_ATTEMPTS, PATCH_ATTEMPTS};
 use muster_core::outbox::{
-    BIND_PAUSE, Failure, NOT_LEADING, REST_PAUSE, eviction_error, judge, judge_eviction,
-    write_error,
+    BIND_PAUSE, EVICTION_DEADLINE, Failure, NOT_LEADING, REST_PAUSE, eviction_error, judge,
+    judge_eviction, write_error,
 };
 use tokio::time::Instant;
 
@@ -28,12 +28,16 @@ pub(super) struct Fenced {
 
 impl Fenced {
     async fn attempt(&self, call: Call) -> Result<(), Failure> {
+        self.attempt_within(call, CALL_DEADLINE).await
+    }
+
+    async fn attempt_within(&self, call: Call, patience: Duration) -> Result<(), Failure> {
         let now = Instant::now();
         let until = self.leadership.may_write_until();
         let Some(until) = until.filter(|until| *until > now) else {
             return Err(Failure::NotSent(NOT_LEADING.to_owned()));
         };
-        self.wire.call(call, until.min(now + CALL_DEADLINE)).await
+        self.wire.call(call, until.min(now + patience)).await
     }
 
     /// Makes a call once and returns the body of its answer.
@@ -71,7 +75,7 @@ impl Fenced {
         let mut pause = REST_PAUSE;
         let mut attempt = 1;
         loop {
-            let Err(failure) = self.attempt(call.clone()).await else {
+            let Err(failure) = self.attempt_within(call.clone(), EVICTION_DEADLINE).await else {
                 return Eviction::Accepted;
             };
             let verdict = judge_eviction(&failure);

@@ -10,11 +10,12 @@ use super::Core;
 use super::binding::Stage;
 use super::failure::Failure;
 use crate::bugs::bug;
+use crate::cluster::Cluster;
 use crate::framework::Status;
 use crate::io::{Effect, EventRecord, Eviction, PodRef, Request, Tick, Token};
 use crate::model::PodId;
 use crate::plugins::names;
-use crate::preemption::refusal;
+use crate::preemption::{budgets_of, refusal};
 use crate::queue::QueueCx;
 use crate::report::Observation;
 
@@ -27,6 +28,9 @@ const MAX_TRIES: u32 = 60;
 /// How long a pod whose eviction was refused is left alone.
 const REFUSED_SECONDS: i64 = 30;
 
+/// Namespace and name of a budget.
+pub(super) type BudgetName = (Box<str>, Box<str>);
+
 /// A preemption under way.
 pub(super) struct Plan {
     node: Arc<str>,
@@ -38,6 +42,13 @@ pub(super) struct Plan {
     tries: u32,
     timer: Option<Tick>,
     begun: Tick,
+}
+
+impl Plan {
+    /// Whether a timer runs for it.
+    pub(super) fn waits(&self) -> bool {
+        self.timer.is_some()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,12 +67,16 @@ struct Victim {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Todo {
-    /// To be asked for, again perhaps.
+    /// To be asked for.
     Open,
+    /// To be asked for again, after a pause.
+    Later,
     /// On its way.
     Asked(Token),
     /// The server agrees.
     Agreed,
+    /// The server will not do it.
+    Refused,
     /// It is gone.
     Gone,
 }
@@ -164,10 +179,19 @@ impl Core {
                 self.victims.taken.remove(&victim.id);
                 continue;
             }
+            let budgets = if dry_run { Vec::new() } else { budget_names(cluster, victim.id) };
+            // One at a time under each budget: the server counts them one by one, and is
+            // slow where several are counted at once.
+            if budgets.iter().any(|budget| self.spending.values().any(|b| b.contains(budget))) {
+                continue;
+            }
             self.next_attempt += 1;
             let token = Token(self.next_attempt);
             victim.state = Todo::Asked(token);
             self.evictions.insert(token, (pod, i));
+            if !budgets.is_empty() {
+                self.spending.insert(token, budgets);
+            }
             self.effects.push(Effect::Call {
                 token,
                 pod: record.key.clone(),
@@ -179,6 +203,35 @@ impl Core {
 
     /// The server answered.
     pub(super) fn evicted(&mut self, now: Tick, token: Token, eviction: &Eviction) {
+        if self.spending.remove(&token).is_some() {
+            self.answered(now, token, eviction);
+            return self.ask_others(now);
+        }
+        self.answered(now, token, eviction);
+    }
+
+    /// A budget is free again: whoever waits for it is asked for.
+    fn ask_others(&mut self, now: Tick) {
+        let open = |plan: &Plan| {
+            plan.stage == Step::Evict && plan.victims.iter().any(|v| v.state == Todo::Open)
+        };
+        let plans = self.plans.iter().filter(|(_, plan)| open(plan));
+        let mut waiting: Vec<(Tick, PodId)> = plans.map(|(pod, plan)| (plan.begun, *pod)).collect();
+        waiting.sort_unstable();
+        for (_, pod) in waiting {
+            if !self.ask_again(now, pod) {
+                self.plan_failed(now, pod, Step::Evict);
+            }
+        }
+    }
+
+    fn answered(&mut self, now: Tick, token: Token, eviction: &Eviction) {
+        if let Some(victim) = self.orphans.remove(&token)
+            && !matches!(eviction, Eviction::Accepted)
+        {
+            self.victims.taken.remove(&victim);
+            return;
+        }
         let Some((pod, at)) = self.evictions.remove(&token) else {
             return;
         };
@@ -206,22 +259,40 @@ impl Core {
                 self.victims.taken.remove(&id);
             }
             Eviction::Unavailable(_) if plan.tries < MAX_TRIES => {
-                victim.state = Todo::Open;
+                victim.state = Todo::Later;
                 plan.tries += 1;
                 let due = now.after_secs(AGAIN_SECONDS);
                 if plan.timer.is_none() {
                     plan.timer = Some(due);
                     self.timers.insert((due, pod));
                 }
-                return;
             }
             Eviction::Refused(_) | Eviction::Unavailable(_) | Eviction::Failed(_) => {
+                victim.state = Todo::Refused;
                 self.victims.taken.remove(&id);
-                self.victims.refused.insert(id, now.after_secs(REFUSED_SECONDS));
-                return self.plan_failed(now, pod, step);
+                let until = now.after_secs(REFUSED_SECONDS);
+                if let Some(before) = self.victims.refused.insert(id, until) {
+                    self.refusals.remove(&(before, id));
+                }
+                self.refusals.insert((until, id));
             }
         }
         self.plan_step(now, pod);
+    }
+
+    /// Pods that were refused a while ago may be asked for again: whoever waited for
+    /// that is told.
+    pub(super) fn refusals_end(&mut self, now: Tick) {
+        let mut ended = false;
+        while let Some(&(until, victim)) = self.refusals.first().filter(|(until, _)| *until <= now)
+        {
+            self.refusals.remove(&(until, victim));
+            self.victims.refused.remove(&victim);
+            ended = true;
+        }
+        if ended {
+            self.budgets_changed(now);
+        }
     }
 
     /// Goes on when every answer of a step is there.
@@ -229,7 +300,16 @@ impl Core {
         let Some(plan) = self.plans.get_mut(&pod) else {
             return;
         };
-        if plan.victims.iter().any(|v| matches!(v.state, Todo::Open | Todo::Asked(_))) {
+        // Every answer is waited for, so that nobody is asked about twice at a time.
+        let has = |state: fn(&Todo) -> bool| plan.victims.iter().any(|v| state(&v.state));
+        if has(|s| matches!(s, Todo::Asked(_))) {
+            return;
+        }
+        if has(|s| *s == Todo::Refused) {
+            let step = plan.stage;
+            return self.plan_failed(now, pod, step);
+        }
+        if has(|s| matches!(s, Todo::Open | Todo::Later)) {
             return;
         }
         if plan.stage == Step::Ask {
@@ -309,11 +389,15 @@ impl Core {
             self.timers.remove(&(due, pod));
         }
         for victim in &plan.victims {
+            // Who was asked to go may be going, whatever becomes of the plan.
+            let unasked = matches!(victim.state, Todo::Open | Todo::Later);
+            let stays = plan.stage == Step::Ask || unasked;
             if let Todo::Asked(token) = victim.state {
                 self.evictions.remove(&token);
+                if !stays {
+                    self.orphans.insert(token, victim.id);
+                }
             }
-            // Who was asked to go may be going, whatever becomes of the plan.
-            let stays = plan.stage == Step::Ask || victim.state == Todo::Open;
             if stays && self.victims.taken.get(&victim.id) == Some(&pod) {
                 self.victims.taken.remove(&victim.id);
             }
@@ -327,12 +411,25 @@ impl Core {
             return false;
         };
         plan.timer = None;
-        let (step, was_lawful) = (plan.stage, plan.lawful);
-        let open = plan.victims.iter().filter(|v| v.state == Todo::Open);
-        let open: Vec<PodId> = open.map(|v| v.id).collect();
-        if was_lawful && !self.lawful(pod, &open) {
+        let step = plan.stage;
+        for victim in plan.victims.iter_mut().filter(|v| v.state == Todo::Later) {
+            victim.state = Todo::Open;
+        }
+        if !self.ask_again(now, pod) {
             self.plan_failed(now, pod, step);
+        }
+        true
+    }
+
+    /// Asks for those who are left, unless a budget that was spent meanwhile forbids it.
+    fn ask_again(&mut self, now: Tick, pod: PodId) -> bool {
+        let Some(plan) = self.plans.get(&pod) else {
             return true;
+        };
+        let open = plan.victims.iter().filter(|v| v.state == Todo::Open);
+        let (open, was_lawful) = (open.map(|v| v.id).collect::<Vec<_>>(), plan.lawful);
+        if was_lawful && !self.lawful(pod, &open) {
+            return false;
         }
         self.ask(pod);
         self.plan_step(now, pod);
@@ -358,6 +455,14 @@ impl Core {
     /// A pod is gone: it is nobody's victim any more.
     pub(super) fn forget_victim(&mut self, pod: PodId) {
         self.victims.taken.remove(&pod);
-        self.victims.refused.remove(&pod);
+        if let Some(until) = self.victims.refused.remove(&pod) {
+            self.refusals.remove(&(until, pod));
+        }
     }
+}
+
+/// The budgets that cover a pod, by name.
+fn budget_names(cluster: &Cluster, pod: PodId) -> Vec<BudgetName> {
+    let names = budgets_of(cluster, pod).map(|b| (b.namespace.clone(), b.name.clone()));
+    names.collect()
 }

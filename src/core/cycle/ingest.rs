@@ -147,14 +147,19 @@ impl Core {
     /// A budget changed: what it kept from being evicted may go now.
     fn policy_changed(&mut self, now: Tick, kind: Kind) {
         if kind == Kind::PodDisruptionBudget {
-            let event = ClusterEvent {
-                resource: Resource::PodDisruptionBudget,
-                actions: Actions::UPDATE,
-                label: "PodDisruptionBudgetChange",
-                subject: Subject::None,
-            };
-            self.queue_event(now, &event);
+            self.budgets_changed(now);
         }
+    }
+
+    /// Budgets may allow more than they did.
+    pub(super) fn budgets_changed(&mut self, now: Tick) {
+        let event = ClusterEvent {
+            resource: Resource::PodDisruptionBudget,
+            actions: Actions::UPDATE,
+            label: "PodDisruptionBudgetChange",
+            subject: Subject::None,
+        };
+        self.queue_event(now, &event);
     }
 
     /// A pod is on a node now, or its labels changed there.
@@ -363,7 +368,13 @@ impl Core {
         if compiled != *before {
             self.swap_shape(id, compiled);
         }
+        let leaves = self.cluster.pod(id).is_some_and(|p| p.deleting);
+        // Nobody goes for a pod that goes itself.
+        let plan = if leaves { self.drop_plan(id) } else { None };
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+        if plan.is_some() {
+            self.queue.unhold(&cx, id);
+        }
         self.queue.updated(&cx, id, &event);
     }
 

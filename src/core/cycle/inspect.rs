@@ -67,6 +67,8 @@ impl Core {
     /// outside calls.
     pub(crate) fn sizes(&self) -> (usize, usize, usize, usize, usize) {
         let (entries, in_flight) = self.queue.tracked();
-        (entries, in_flight, self.bindings.len(), self.timers.len(), self.calls.len())
+        let plans = self.plans.values().filter(|plan| plan.waits()).count();
+        let timers = self.timers.len() - plans;
+        (entries, in_flight, self.bindings.len(), timers, self.calls.len())
     }
 }

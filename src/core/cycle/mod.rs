@@ -150,7 +150,13 @@ pub struct Core {
     plans: IdMap<PodId, evict::Plan>,
     /// Evictions on their way: preemptor and position in its plan.
     evictions: IdMap<Token, (PodId, usize)>,
+    /// Evictions on their way under budgets.
+    spending: std::collections::BTreeMap<Token, Vec<evict::BudgetName>>,
+    /// Evictions on their way whose plan was given up: the victim.
+    orphans: IdMap<Token, PodId>,
     victims: preempt::Victims,
+    /// When victims that were refused may be asked for again.
+    refusals: std::collections::BTreeSet<(Tick, PodId)>,
     effects: Vec<Effect>,
     observations: Vec<Observation>,
     stopwatch: Arc<dyn Stopwatch>,
@@ -185,7 +191,10 @@ impl Core {
             reminders: std::collections::BTreeSet::new(),
             plans: IdMap::default(),
             evictions: IdMap::default(),
+            spending: std::collections::BTreeMap::new(),
+            orphans: IdMap::default(),
             victims: preempt::Victims::default(),
+            refusals: std::collections::BTreeSet::new(),
             effects: Vec::new(),
             observations: Vec::new(),
             stopwatch: Arc::new(NoTime),
@@ -228,6 +237,7 @@ impl Core {
             }
         }
         self.remind(now);
+        self.refusals_end(now);
     }
 
     /// When [`Core::advance`] next has something to do.
@@ -235,7 +245,8 @@ impl Core {
     pub fn next_deadline(&self) -> Option<Tick> {
         let timer = self.timers.first().map(|(due, _)| *due);
         let reminder = self.reminders.first().map(|(due, _)| *due);
-        timer.into_iter().chain(reminder).chain(self.queue.next_deadline()).min()
+        let refusal = self.refusals.first().map(|(due, _)| *due);
+        timer.into_iter().chain(reminder).chain(refusal).chain(self.queue.next_deadline()).min()
     }
 
     /// What the core wants done, in order.

@@ -1,13 +1,20 @@
 //! What an answer to an eviction means, and what the core is told.
 //!
-//! As [`super::verdict`], for the Eviction API. An eviction is idempotent by its
-//! UID, so one that may have happened is asked for again without harm. Answers are
-//! told apart by code, reason, kind and causes, never by their words.
+//! As [`super::verdict`], for the Eviction API. An eviction is bound to a UID, so one
+//! that may have happened is asked for again without evicting another pod; but a server
+//! that was given up on in between may have counted it against the budget and not
+//! deleted the pod, hence the long deadline. Answers are told apart by code, reason, kind
+//! and causes, never by their words.
+
+use std::time::Duration;
 
 use crate::io::{Eviction, PodRef, Token};
 
 use super::verdict::{Failure, Verdict, judge};
 
+/// Longest that one attempt of an eviction may take: the server itself tries for ten
+/// seconds to update a budget that others update too.
+pub const EVICTION_DEADLINE: Duration = Duration::from_secs(15);
 /// Attempts of an eviction; the core asks again later than the last one.
 pub const EVICTION_ATTEMPTS: u32 = 3;
 /// The cause by which the API server says that a budget forbids an eviction.

@@ -11,7 +11,7 @@ mod verdict;
 pub use dispatch::{
     Added, Bind, Dispatch, MAX_EVENTS, MAX_EVICTIONS, MAX_FLYING_EVICTIONS, MAX_PATCHES, PodCall,
 };
-pub use eviction::{EVICTION_ATTEMPTS, Evict, eviction_error, judge_eviction};
+pub use eviction::{EVICTION_ATTEMPTS, EVICTION_DEADLINE, Evict, eviction_error, judge_eviction};
 pub use verdict::{
     BIND_ATTEMPTS, BIND_PAUSE, CALL_DEADLINE, Details, Failure, MAX_PAUSE, NOT_LEADING,
     PATCH_ATTEMPTS, REST_PAUSE, Verdict, judge, write_error,

@@ -106,7 +106,7 @@ pub(super) fn run(seed: u64, change: impl FnOnce(&mut Config)) -> (Vec<Violation
     for i in 0..3 {
         driver.upsert_node(&format!("n{i}"));
     }
-    if seed % 2 == 0 {
+    if seed.is_multiple_of(2) {
         for app in ["a", "b"] {
             driver.budgets.insert(app, Budget::default());
             driver.allow_more(app);

@@ -198,6 +198,28 @@ fn a_preemptor_that_goes_away_leaves_nothing_behind() {
 }
 
 #[test]
+fn nobody_goes_for_a_pod_that_is_being_deleted() {
+    let mut h = full();
+    h.pod(wants("high", "1", 10));
+    h.run();
+    h.edit("high", |p| p.metadata.deletion_timestamp = Some(k8s::Time(0)));
+    h.evicted("low", Eviction::Accepted);
+    check(h.run(), "");
+}
+
+#[test]
+fn a_budget_that_was_spent_meanwhile_stops_the_plan_before_the_first_eviction() {
+    let mut h = full();
+    h.object(budget("keep-low", "low", 1));
+    h.pod(wants("high", "1", 10));
+    h.run();
+    h.object(budget("keep-low", "low", 0));
+    h.evicted("low", Eviction::Accepted);
+    let effects = h.run();
+    assert_eq!(effects.last().map(String::as_str), Some("ask default/mid"), "{effects:?}");
+}
+
+#[test]
 fn a_policy_of_never_evicts_nobody() {
     let mut h = full();
     h.pod(wants("high", "1", 10).edit(|p| p.spec.preemption_policy = Some("Never".into())));
