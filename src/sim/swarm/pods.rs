@@ -10,7 +10,7 @@ use muster_api::k8s::{
 
 use super::draw::{Draw, TAINT};
 use crate::scenario::{Runtime, SCHEDULER_NAME, Shape, Workload};
-use crate::time::{Micros, SECOND};
+use crate::time::{MILLISECOND, Micros, SECOND};
 
 /// Most pods of a world, before replacements.
 const MOST: u32 = 40;
@@ -64,7 +64,7 @@ pub(super) fn draw(draw: &mut Draw, span: Micros, ranked: bool) -> Vec<Workload>
             at: if draw.chance(40) {
                 0
             } else if ranked {
-                span * i64::from(index) / i64::from(count)
+                span / MILLISECOND * i64::from(index) / i64::from(count) * MILLISECOND
             } else {
                 draw.time(0, span)
             },

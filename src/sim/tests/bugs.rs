@@ -1,4 +1,4 @@
-//! The swarm finds mistakes: each one that can be switched on, within 200 seeds.
+//! The swarm finds mistakes: each one that can be switched on, within 1,000 seeds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use muster_core::audit::{PointLog, Witness};
 use muster_sim::swarm::{Tweak, run_seed};
 
 /// Seeds within which a mistake must be found.
-const WITHIN: u64 = 200;
+const WITHIN: u64 = 1_000;
 const PLUGINS: [&str; 2] = ["First", "Second"];
 
 /// A world with test plugins that reserve, wait, park and refuse, and perhaps a
