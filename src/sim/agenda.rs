@@ -92,17 +92,17 @@ impl Event {
     /// tries again, or says again why it cannot, moves nothing.
     pub(crate) fn moves(&self) -> bool {
         match self {
-            Self::Call(_, _, PodCall::Patch(_), _) => false,
-            // Asking whether something would be allowed changes nothing.
-            Self::Call(_, serial, ..) | Self::Answer(_, serial, _) | Self::Again(_, serial) => {
-                !serial.dry
-            }
-            Self::Hear(..)
+            Self::Call(_, _, PodCall::Patch(_), _)
+            | Self::Hear(..)
             | Self::Stream(..)
             | Self::Lease(_)
             | Self::Notify(..)
             | Self::Cycle(_)
             | Self::Timer(_) => false,
+            // Asking whether something would be allowed changes nothing.
+            Self::Call(_, serial, ..) | Self::Answer(_, serial, _) | Self::Again(_, serial) => {
+                !serial.dry
+            }
             _ => true,
         }
     }

@@ -90,7 +90,9 @@ impl Audit {
         {
             return; // where it was expected it goes, whatever else would fit
         }
-        if fresh.feasible_nodes != decision.feasible as usize {
+        // Alone looked at, because it is expected there, and then refused at Reserve or Permit.
+        let alone = decision.evaluated == 1 && decision.feasible == 1;
+        if !alone && fresh.feasible_nodes != decision.feasible as usize {
             let (kept, now) = (decision.feasible, fresh.feasible_nodes);
             self.violation("S1", format!("{kept} nodes fit {name}, judged afresh {now}"));
         }

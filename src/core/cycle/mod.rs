@@ -330,7 +330,7 @@ impl Core {
             decision.explanation = Some(Box::new(explanation));
         }
         decision.evaluated = u32::try_from(self.cluster.node_count()).unwrap_or(u32::MAX);
-        match self.choose(profile_id, shape_id, pod, &mut decision.feasible) {
+        match self.choose(profile_id, shape_id, pod, &mut decision) {
             Ok(node) => self.assume(now, pod, profile_id, node, &mut decision),
             Err(failure) => self.fail_attempt(now, pod, profile_id, failure, &mut decision),
         }
@@ -343,7 +343,7 @@ impl Core {
         profile_id: usize,
         shape_id: ShapeId,
         pod: PodId,
-        feasible: &mut u32,
+        decision: &mut Decision,
     ) -> Result<NodeId, failure::Failure> {
         if self.cluster.node_count() == 0 {
             return Err(failure::Failure::no_nodes());
@@ -356,12 +356,13 @@ impl Core {
         let Some(ledger) = self.ledgers.get_mut(&shape_id) else {
             return Err(failure::Failure::no_nodes());
         };
-        *feasible = ledger.feasible();
+        decision.feasible = ledger.feasible();
         // One broken node ends the attempt, as upstream.
         let (profile, nodes) = (&self.profiles[profile_id], self.cluster.node_count());
         let best = match &ledger.prepared.score_error {
             _ if expected.is_some() => {
-                *feasible = 1;
+                // No other node was looked at.
+                (decision.evaluated, decision.feasible) = (1, 1);
                 expected.ok_or_else(failure::Failure::no_nodes)
             }
             _ if ledger.is_broken() => Err(failure::Failure::fit(profile, ledger, nodes)),
