@@ -39,7 +39,12 @@ impl Audit {
         self.requeued(&waiting);
         self.held();
         let pods = &self.world.pods;
-        self.plans.prune(|victim| pods.get(&victim.name).is_some_and(|p| p.uid == victim.uid));
+        let waits: BTreeSet<&str> =
+            pods.values().filter(|p| p.waits()).map(|p| p.uid.as_str()).collect();
+        self.plans.prune(
+            |victim| pods.get(&victim.name).is_some_and(|p| p.uid == victim.uid),
+            |preemptor| waits.contains(preemptor),
+        );
     }
 
     /// Every pod of ours is in exactly one place, and nothing else is anywhere.

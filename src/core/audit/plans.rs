@@ -129,10 +129,13 @@ impl Plans {
         all.filter(|v| matches!(v.real, Ask::Open | Ask::Yes | Ask::Unknown))
     }
 
-    /// Keeps what may still matter: answers to come, victims that have not gone.
-    pub(super) fn prune(&mut self, there: impl Fn(&Victim) -> bool) {
-        let matters = |plan: &Plan| plan.is_open() || plan.victims.iter().any(&there);
-        self.plans.retain(|_, plan| matters(plan));
+    /// Keeps what may still matter: answers to come, victims that have not gone, and
+    /// preemptors that may ask again.
+    pub(super) fn prune(&mut self, there: impl Fn(&Victim) -> bool, waits: impl Fn(&str) -> bool) {
+        self.plans.retain(|preemptor, plan| {
+            let again = plan.may_wait() && waits(preemptor);
+            again || plan.is_open() || plan.victims.iter().any(&there)
+        });
         let plans = &self.plans;
         self.tokens.retain(|_, (preemptor, ..)| plans.contains_key(preemptor));
     }
