@@ -220,8 +220,11 @@ impl Audit {
 
     /// Whoever was found to be in the way is asked to go together with the others.
     fn is_complete(&mut self, name: &str, plan: &Plan) {
+        let of = |v: &Victim| self.world.pods.get(&v.name).filter(|p| p.uid == v.uid);
+        // One at a time under each budget: those under one may wait for their turn.
+        let waits = |pod: &Pod| self.world.budgets.values().any(|b| b.guards(pod));
         let stays = |v: &&Victim| {
-            let there = self.world.pods.get(&v.name).is_some_and(|p| p.uid == v.uid && !p.deleting);
+            let there = of(v).is_some_and(|p| !p.deleting && !waits(p));
             v.real == Ask::Never && v.dry != Ask::Gone && there
         };
         if let Some(victim) = plan.victims.iter().find(stays) {
