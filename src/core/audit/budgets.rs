@@ -19,6 +19,8 @@ pub(super) struct Budget {
     pub(super) disrupted: BTreeSet<String>,
     /// The relist in which it was last seen.
     pub(super) seen: u64,
+    /// Which change of budgets it was that it was last seen in.
+    pub(super) changed: u64,
 }
 
 impl Budget {
@@ -29,6 +31,7 @@ impl Budget {
             allowed: i64::from(wire.status.disruptions_allowed),
             disrupted: wire.status.disrupted_pods.keys().cloned().collect(),
             seen,
+            changed: 0,
         }
     }
 

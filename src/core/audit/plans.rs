@@ -35,6 +35,8 @@ pub(super) struct Victim {
     pub(super) real: Ask,
     /// It was asked about in this step.
     pub(super) now: bool,
+    /// How many changes of budgets were seen before it was last asked about.
+    pub(super) asked: u64,
 }
 
 impl Victim {

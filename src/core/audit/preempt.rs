@@ -33,10 +33,12 @@ impl Audit {
                 dry: Ask::Never,
                 real: Ask::Never,
                 now: true,
+                asked: 0,
             });
         }
         let Some(asked) = plan.victim(&victim.uid) else { return };
         asked.now = true;
+        asked.asked = self.world.budget_changes;
         let before = if dry { &mut asked.dry } else { &mut asked.real };
         let twice = std::mem::replace(before, Ask::Open) == Ask::Open;
         let allowed = matches!(asked.dry, Ask::Yes | Ask::Gone);
@@ -205,8 +207,10 @@ impl Audit {
         }
         for (budget, known) in &self.world.budgets {
             let counts = |v: &&&Victim| {
-                guarded(v)
-                    .is_some_and(|p| known.guards(p) && !known.disrupted.contains(v.own_name()))
+                // The server counts before it answers: what the budget said since has it.
+                let counted = v.real == Ask::Yes && known.changed > v.asked
+                    || known.disrupted.contains(v.own_name());
+                !counted && guarded(v).is_some_and(|p| known.guards(p))
             };
             let mine = own.iter().filter(|v| counts(v)).count();
             let sum = all.iter().filter(counts).count();
@@ -224,7 +228,7 @@ impl Audit {
         // One at a time under each budget: those under one may wait for their turn.
         let waits = |pod: &Pod| self.world.budgets.values().any(|b| b.guards(pod));
         let stays = |v: &&Victim| {
-            let there = of(v).is_some_and(|p| !p.deleting && !waits(p));
+            let there = of(v).is_some_and(|p| !p.deleting && p.node().is_some() && !waits(p));
             v.real == Ask::Never && v.dry != Ask::Gone && there
         };
         if let Some(victim) = plan.victims.iter().find(stays) {

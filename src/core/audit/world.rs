@@ -20,6 +20,8 @@ pub(super) struct World {
     pub(super) pods: BTreeMap<String, Pod>,
     /// By `namespace/name`.
     pub(super) budgets: BTreeMap<String, Budget>,
+    /// How many changes of budgets were seen.
+    pub(super) budget_changes: u64,
     /// What is taken on each node, whether it exists or not.
     usage: BTreeMap<String, Usage>,
     /// Pods in the active queue for certain.
@@ -116,7 +118,10 @@ impl World {
     pub(super) fn upsert_budget(&mut self, wire: &k8s::PodDisruptionBudget) {
         let key = key_of(&wire.metadata.namespace, &wire.metadata.name);
         let seen = self.relists[Kind::PodDisruptionBudget as usize];
-        self.budgets.insert(key, Budget::of(wire, seen));
+        self.budget_changes += 1;
+        let mut budget = Budget::of(wire, seen);
+        budget.changed = self.budget_changes;
+        self.budgets.insert(key, budget);
     }
 
     pub(super) fn upsert_node(&mut self, wire: &k8s::Node) {

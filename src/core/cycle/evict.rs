@@ -219,9 +219,7 @@ impl Core {
         let mut waiting: Vec<(Tick, PodId)> = plans.map(|(pod, plan)| (plan.begun, *pod)).collect();
         waiting.sort_unstable();
         for (_, pod) in waiting {
-            if !self.ask_again(now, pod) {
-                self.plan_failed(now, pod, Step::Evict);
-            }
+            self.ask_again(now, pod);
         }
     }
 
@@ -411,29 +409,27 @@ impl Core {
             return false;
         };
         plan.timer = None;
-        let step = plan.stage;
         for victim in plan.victims.iter_mut().filter(|v| v.state == Todo::Later) {
             victim.state = Todo::Open;
         }
-        if !self.ask_again(now, pod) {
-            self.plan_failed(now, pod, step);
-        }
+        self.ask_again(now, pod);
         true
     }
 
     /// Asks for those who are left, unless a budget that was spent meanwhile forbids it.
-    fn ask_again(&mut self, now: Tick, pod: PodId) -> bool {
+    fn ask_again(&mut self, now: Tick, pod: PodId) {
         let Some(plan) = self.plans.get(&pod) else {
-            return true;
+            return;
         };
         let open = plan.victims.iter().filter(|v| v.state == Todo::Open);
         let (open, was_lawful) = (open.map(|v| v.id).collect::<Vec<_>>(), plan.lawful);
-        if was_lawful && !self.lawful(pod, &open) {
-            return false;
+        if !was_lawful || self.lawful(pod, &open) {
+            self.ask(pod);
+        } else if let Some(plan) = self.plans.get_mut(&pod) {
+            let unasked = |v: &&mut Victim| matches!(v.state, Todo::Open | Todo::Later);
+            plan.victims.iter_mut().filter(unasked).for_each(|v| v.state = Todo::Refused);
         }
-        self.ask(pod);
         self.plan_step(now, pod);
-        true
     }
 
     fn tell_victim(&mut self, pod: PodId, profile: usize, victim: &PodRef, node: &str, how: &str) {
