@@ -54,6 +54,8 @@ pub(super) struct Plan {
     pub(super) fresh: bool,
     /// Victims were asked to go in this step.
     pub(super) acting: bool,
+    /// The preemptor was gone in between, for an old list perhaps: its plan ended there.
+    pub(super) lost: bool,
 }
 
 impl Plan {
@@ -62,7 +64,7 @@ impl Plan {
     pub(super) fn is_open(&self) -> bool {
         let refused = self.victims.iter().any(|v| v.dry == Ask::No);
         let asked = |v: &Victim| v.real == Ask::Open || v.dry == Ask::Open && !refused;
-        self.victims.iter().any(|v| !v.now && asked(v))
+        !self.lost && self.victims.iter().any(|v| !v.now && asked(v))
     }
 
     /// Whether a dry run for this victim belongs to another plan than the last one.
@@ -74,7 +76,7 @@ impl Plan {
     /// Begins anew, with those that were asked about in this step.
     pub(super) fn renew(&mut self) {
         self.victims.retain(|v| v.now);
-        (self.fresh, self.acting) = (true, false);
+        (self.fresh, self.acting, self.lost) = (true, false, false);
     }
 
     /// Whether the server may be asked again after a while.
@@ -145,8 +147,9 @@ impl Plans {
     /// Of a pod that is gone nothing is to be said any more.
     pub(super) fn forget(&mut self, preemptor: &str) {
         // Its victims may be going all the same: they stay until they are gone.
-        if self.plans.get(preemptor).is_some_and(|plan| !plan.has_acted()) {
-            self.plans.remove(preemptor);
+        match self.plans.get_mut(preemptor) {
+            Some(plan) if plan.has_acted() => plan.lost = true,
+            _ => drop(self.plans.remove(preemptor)),
         }
     }
 }

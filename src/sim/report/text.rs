@@ -56,7 +56,7 @@ fn heading(summary: &Summary<'_>) -> Vec<String> {
         ("failed", state(PodState::Failed)),
         ("running", state(PodState::Running)),
         ("waiting", state(PodState::Waiting)),
-        ("lost with their node", state(PodState::Lost)),
+        ("evicted or lost", state(PodState::Lost)),
     ] {
         if n > 0 {
             pods.push(format!("{} {name}", count(n)));
