@@ -132,13 +132,48 @@ fn many_nodes_are_counted_by_reason() {
     let text: String = (0..24).map(node).chain([pod.to_owned()]).collect();
     let expected = "\
 pod default/big: 0 of 24 nodes fit
-0/24 nodes are available: 16 Insufficient cpu, 8 node(s) had untolerated taint(s).
+0/24 nodes are available: 16 Insufficient cpu, 8 node(s) had untolerated taint(s). \
+preemption: 0/24 nodes are available: 24 Preemption is not helpful for scheduling.
 
   NODES  VERDICT     PLUGIN            REASONS                           FOR INSTANCE
   16     never here  NodeResourcesFit  Insufficient cpu                  n01, n02, n04, …
   8      never here  TaintToleration   node(s) had untolerated taint(s)  n00, n03, n06, …
 ";
     assert_eq!(ask(&text, "big", Output::Table), expected);
+}
+
+#[test]
+fn a_pod_that_fits_nowhere_is_told_who_could_make_room() {
+    let node = "apiVersion: v1\nkind: Node\nmetadata: {name: n}\n\
+                status: {allocatable: {cpu: \"2\", memory: 1Gi, pods: \"9\"}}\n---\n";
+    let pod = |name: &str, spec: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, labels: {{app: {name}}}}}\nspec:\n  \
+             {spec}\n  containers:\n  - {{name: main, resources: {{requests: {{cpu: \"1\"}}}}}}\n---\n"
+        )
+    };
+    let budget = "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: keep}\n\
+                  spec: {selector: {matchLabels: {app: kept}}}\n";
+    let text = [
+        node,
+        &pod("kept", "nodeName: n\n  priority: 1"),
+        &pod("old", "nodeName: n\n  priority: 2"),
+        &pod("new", "priority: 3"),
+        budget,
+    ]
+    .concat();
+    let expected = "\
+pod default/new: 0 of 1 nodes fit
+0/1 nodes are available: 1 Insufficient cpu. preemption: found a potential placement for pod on \
+node n, preempting 1 victims
+
+  EVICTION FROM  AGAINST BUDGETS  PODS
+* n              0                default/old
+
+  NODE  VERDICT  PLUGIN            REASONS
+  n     not now  NodeResourcesFit  Insufficient cpu
+";
+    assert_eq!(ask(&text, "new", Output::Table), expected);
 }
 
 #[test]
