@@ -388,7 +388,7 @@ impl Core {
         }
         for victim in &plan.victims {
             // Who was asked to go may be going, whatever becomes of the plan.
-            let unasked = matches!(victim.state, Todo::Open | Todo::Later);
+            let unasked = matches!(victim.state, Todo::Open | Todo::Later | Todo::Refused);
             let stays = plan.stage == Step::Ask || unasked;
             if let Todo::Asked(token) = victim.state {
                 self.evictions.remove(&token);

@@ -90,10 +90,15 @@ fn s4_no_budget_is_overdrawn() {
     // What was asked for and is not seen yet counts; what the budget shows does not.
     let mut history = full_node();
     history.pod(pod("q").priority(10).req(&[("cpu", "2")])).input(&budget("b", 1, &[]));
-    history.evict(1, "a", true).yes(1).evict(2, "a", false).yes(2).over().expect(&[]);
+    history.evict(1, "a", true).yes(1).evict(2, "a", false).over().expect(&[]);
     history.input(&budget("b", 1, &["a"])).evict_for("q", 3, "b", true).over().expect(&[]);
     history.input(&budget("b", 1, &[])).yes(3);
     history.evict_for("q", 4, "b", false).over().expect(&["S4"]);
+    // The server counts before it answers: what the budget shows after that has it.
+    let mut history = full_node();
+    history.pod(pod("q").priority(10).req(&[("cpu", "2")])).input(&budget("b", 2, &[]));
+    history.evict(1, "a", true).yes(1).evict(2, "a", false).yes(2).over().expect(&[]);
+    history.input(&budget("b", 1, &[])).evict_for("q", 3, "b", true).over().expect(&[]);
     // Allowed when it was planned, not any more when it is done.
     let mut history = full_node();
     history.input(&budget("b", 1, &[])).evict(1, "a", true).over().expect(&[]);

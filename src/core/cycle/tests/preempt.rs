@@ -220,6 +220,28 @@ fn a_budget_that_was_spent_meanwhile_stops_the_plan_before_the_first_eviction() 
 }
 
 #[test]
+fn a_budget_is_not_charged_for_a_victim_that_was_never_asked_to_go() {
+    let mut h = Harness::new();
+    h.node(node("n1").cpu("2"));
+    h.pod(runs("low", "n1", 1, 10).pod_label("app", "both"));
+    h.pod(runs("mid", "n1", 2, 20).pod_label("app", "both"));
+    h.object(budget("both", "both", 2));
+    h.pod(wants("high", "2", 10));
+    h.run();
+    h.evicted("low", Eviction::Accepted);
+    h.evicted("mid", Eviction::Accepted);
+    check(h.effects(), "evict default/mid");
+    // Somebody else spends the budget before the turn of the second one.
+    h.object(budget("both", "both", 0));
+    h.evicted("mid", Eviction::Accepted);
+    let effects = h.effects().join("\n");
+    assert!(!effects.contains("evict default/low"), "{effects}");
+    assert_eq!(h.core.victims.taken.len(), 1, "mid is going, low is not");
+    h.gone("mid");
+    assert!(h.core.victims.taken.is_empty());
+}
+
+#[test]
 fn a_policy_of_never_evicts_nobody() {
     let mut h = full();
     h.pod(wants("high", "1", 10).edit(|p| p.spec.preemption_policy = Some("Never".into())));
