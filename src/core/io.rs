@@ -4,6 +4,10 @@
 //! speak to the core in these words only. Nothing here does I/O: an effect is a
 //! request to whoever drives the core, and its answer is another input.
 
+mod extender;
+
+pub use extender::{ExtenderCall, ExtenderReply, NodeNames, NodeReason, NodeVictims, Scores};
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -316,6 +320,8 @@ pub enum Reply {
     },
     /// The answer to [`Request::Evict`].
     Evicted(Eviction),
+    /// The answer to [`Request::Extender`].
+    Extender(ExtenderReply),
 }
 
 /// What became of an eviction, or of its dry run.
@@ -338,7 +344,10 @@ impl Reply {
     #[must_use]
     pub fn error(&self) -> Option<&str> {
         match self {
-            Self::Done(_) | Self::Evicted(Eviction::Accepted | Eviction::Gone) => None,
+            Self::Extender(ExtenderReply::Failed { error, .. }) => Some(error),
+            Self::Done(_)
+            | Self::Evicted(Eviction::Accepted | Eviction::Gone)
+            | Self::Extender(_) => None,
             Self::Failed(text)
             | Self::Evicted(
                 Eviction::Refused(text) | Eviction::Unavailable(text) | Eviction::Failed(text),
@@ -392,6 +401,15 @@ pub enum Request {
         victim: PodRef,
         /// Only ask whether it would be allowed.
         dry_run: bool,
+    },
+    /// Ask extenders; answered by [`Reply::Extender`]. The plugin named beside it is
+    /// the extender's name.
+    Extender {
+        /// The attempt in which it is asked: what was read of the pod for an earlier call
+        /// of it is good enough for this one.
+        attempt: u64,
+        /// What is asked.
+        call: ExtenderCall,
     },
 }
 

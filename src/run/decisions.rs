@@ -31,6 +31,7 @@ pub(super) fn log(decision: &Decision, verbosity: u8) {
         Outcome::Unschedulable => info!(%pod, evaluated, message, "unschedulable"),
         Outcome::Error => info!(%pod, evaluated, message, "scheduling failed"),
         Outcome::Skipped => info!(%pod, message, "skipped"),
+        Outcome::Asking => info!(%pod, evaluated, feasible, message, "asking an extender"),
     }
     if let Some(explanation) = &decision.explanation
         && let Ok(mut value) = serde_json::to_value(explanation)

@@ -20,11 +20,15 @@ impl Audit {
         let Some(pod) = self.world.find(&decision.pod) else {
             return self.violation("S6", format!("{name} was tried, but it is gone"));
         };
+        // A cycle that goes on has had its turn.
+        let goes_on = pod.asking;
         if decision.outcome == Outcome::Skipped {
             if !pod.deleting {
                 self.violation("queue", format!("{name} was taken from the queue for nothing"));
             }
-            self.in_turn(now, &name);
+            if !goes_on {
+                self.in_turn(now, &name);
+            }
             self.world.edit(&name, |p| (p.dropped, p.tried) = (true, true));
             return;
         }
@@ -44,9 +48,13 @@ impl Audit {
         if let Some(wrong) = wrong {
             return self.violation("S6", format!("{name} was tried, but it {wrong}"));
         }
-        self.in_turn(now, &name);
+        if !goes_on {
+            self.in_turn(now, &name);
+        }
         let stirs = self.world.stirs;
-        self.world.edit(&name, |p| (p.tried, p.called, p.stirs) = (true, false, stirs));
+        self.world.edit(&name, |p| {
+            (p.tried, p.called, p.stirs, p.asking) = (true, false, stirs, false);
+        });
         self.explained(&name, decision);
         match &decision.outcome {
             Outcome::Scheduled { node } => self.chosen(&name, node, Stage::Going),
@@ -54,6 +62,9 @@ impl Audit {
                 self.chosen(&name, node, Stage::Permit { allowed: false });
             }
             Outcome::Unschedulable | Outcome::Error => self.not_placed(now, &name, decision),
+            Outcome::Asking => {
+                self.world.edit(&name, |p| p.asking = true);
+            }
             Outcome::Skipped => {}
         }
     }
@@ -84,6 +95,10 @@ impl Audit {
     /// With tracing on a decision carries a fresh evaluation: both agree.
     fn explained(&mut self, name: &str, decision: &Decision) {
         let Some(fresh) = &decision.explanation else { return };
+        let profile = self.world.pods.get(name).and_then(|p| p.profile);
+        if profile.is_some_and(|p| self.profiles[p].extended) {
+            return; // it knows nothing of what extenders say
+        }
         if let (Outcome::Scheduled { node } | Outcome::WaitingOnPermit { node }, Some(pod)) =
             (&decision.outcome, self.world.pods.get(name))
             && pod.is_expected_on(node)

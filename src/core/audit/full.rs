@@ -82,12 +82,13 @@ impl Audit {
         let due = going.iter().filter(|g| g.due.is_some()).count();
         // A preemption whose victims could not be asked is taken up again by a timer.
         let again = self.plans.plans.values().filter(|plan| plan.may_wait()).count();
+        let asking = waiting.iter().filter(|w| w.queue == "asking").count();
         let facts = [
             (entries == waiting.len() + going.len(), "queue entries without a place"),
-            (in_flight <= of("permit"), "pods left in flight"),
+            (in_flight <= of("permit") + asking, "pods left in flight"),
             (bindings == going.len(), "bindings of pods that are gone"),
             ((due..=due + again).contains(&timers), "timers left behind"),
-            (calls == of("prebind"), "outside calls of pods that are not parked"),
+            (calls == of("prebind") + of("lent"), "outside calls of pods that are not parked"),
         ];
         for (_, what) in facts.iter().filter(|(fine, _)| !fine) {
             self.violation("queue", format!("there are {what}: {:?}", core.sizes()));
@@ -149,6 +150,12 @@ impl Audit {
         let name = key(entry.pod);
         let Some(pod) = self.world.pods.get(&name) else { return };
         let plain = pod.profile.is_some_and(|p| self.profiles[p].plain_gates);
+        if entry.queue == "asking" {
+            if !pod.asking || entry.place != Queued::InFlight {
+                self.violation("queue", format!("{name} is parked, but was not seen to ask"));
+            }
+            return;
+        }
         let terms = pod.attempts.terms(self.backoff);
         let over = |until: i64| until < now.secs();
         let mut wrong = Vec::new();
@@ -224,6 +231,7 @@ impl Audit {
             Some(Stage::Sent { .. }) => binding.stage == "bind",
             Some(Stage::Unknown { .. }) => binding.stage == "rebind",
             Some(Stage::Conflict { .. }) => binding.stage == "settle",
+            Some(Stage::Lent) => matches!(binding.stage, "lent" | "shown"),
             Some(Stage::Refused | Stage::Agreed) | None => false,
         };
         let stage = pod.stage();
@@ -236,7 +244,7 @@ impl Audit {
         if binding.due.is_some_and(|due| due.after_secs(late) <= now) {
             self.violation("binding", format!("{name} is at {} beyond its time", binding.stage));
         }
-        let timed = matches!(binding.stage, "permit" | "rebind" | "settle");
+        let timed = matches!(binding.stage, "permit" | "rebind" | "settle" | "shown");
         if timed && binding.due.is_none() {
             self.violation("binding", format!("{name} is at {} without end", binding.stage));
         }
@@ -289,7 +297,8 @@ impl Audit {
     }
 }
 
-const QUEUES: &[&str] = &["active", "backoff", "unschedulable", "gated", "quarantined"];
+const QUEUES: &[&str] =
+    &["active", "backoff", "unschedulable", "gated", "quarantined", "asking"];
 
 /// Whether a queue or a binding should have the pod.
 fn has_a_place(pod: &Pod) -> bool {

@@ -85,6 +85,8 @@ struct ProfileFacts {
     plain_gates: bool,
     /// Ordered by priority, then time.
     plain_order: bool,
+    /// Extenders have a say: what plugins would decide is not all.
+    extended: bool,
 }
 
 impl ProfileFacts {
@@ -92,6 +94,9 @@ impl ProfileFacts {
         let plugins = || profile.plugins().iter().map(|p| &p.plugin);
         let has = |name: &str| plugins().any(|p| p.name() == name);
         let gates = plugins().filter(|p| p.as_pre_enqueue().is_some());
+        let extenders = profile.extenders();
+        let extended = !extenders.is_empty();
+        let own_room = !extenders.iter().any(|e| e.ignores_room);
         let sorts: Vec<_> = plugins().filter(|p| p.as_queue_sort().is_some()).collect();
         Self {
             name: Arc::clone(profile.scheduler_name()),
@@ -100,14 +105,17 @@ impl ProfileFacts {
                 taints: has("TaintToleration"),
                 affinity: has("NodeAffinity"),
                 ports: has("NodePorts"),
-                room: has("NodeResourcesFit"),
+                room: has("NodeResourcesFit") && own_room,
             },
             modelled: MODELLED.iter().copied().filter(|name| has(name)).collect(),
-            complete: plugins()
+            complete: !extended
+                && plugins()
                 .filter(|p| p.as_filter().is_some() || p.as_pre_filter().is_some())
                 .all(|p| MODELLED.contains(&p.name()) || IDLE.contains(&p.name())),
             plain_gates: gates.into_iter().all(|p| p.name() == "SchedulingGates"),
-            plain_order: sorts.iter().all(|p| p.name() == "PrioritySort") && !sorts.is_empty(),
+            extended,
+            // Who needs an extender waits for a turn, and others pass by.
+            plain_order: !extended && sorts.iter().all(|p| p.name() == "PrioritySort") && !sorts.is_empty(),
         }
     }
 }

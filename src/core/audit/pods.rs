@@ -40,6 +40,8 @@ pub(super) enum Stage {
     Refused,
     /// The server agreed.
     Agreed,
+    /// An extender was asked to bind it.
+    Lent,
 }
 
 /// A PodScheduled condition: status, reason, message.
@@ -76,6 +78,8 @@ pub(super) struct Pod {
     pub(super) called: bool,
     /// It was taken from the queue at least once.
     pub(super) tried: bool,
+    /// Its cycle waits for an extender.
+    pub(super) asking: bool,
     /// What had stirred the cluster when it was last taken from the queue.
     pub(super) stirs: u64,
     /// When it was first seen, and as which.
@@ -118,6 +122,7 @@ impl Pod {
             idle_load: Load::default(),
             called: false,
             tried: false,
+            asking: false,
             stirs: 0,
             first: now,
             arrival,

@@ -5,7 +5,7 @@ use super::attempts::Failure;
 use super::pods::{MOST_UNKNOWNS, Place, Pod, Stage};
 use super::world::key_of;
 use crate::io::{
-    Change, Effect, EventRecord, Input, Kind, Object, PodRef, Reply, Request, StatusPatch, Tick,
+    Change, Effect, EventRecord, ExtenderCall, Input, Kind, Object, PodRef, Reply, Request, StatusPatch, Tick,
     WriteError,
 };
 
@@ -138,6 +138,9 @@ impl Audit {
             Effect::Call { token, pod, request: Request::Evict { victim, dry_run }, .. } => {
                 self.evicts(*token, pod, victim, *dry_run);
             }
+            Effect::Call { request: Request::Extender { call, .. }, .. } => {
+                self.extender(&name, call);
+            }
             Effect::Call { .. } => {
                 let stage = self.world.pods.get(&name).and_then(Pod::stage);
                 match stage {
@@ -153,6 +156,25 @@ impl Audit {
             Effect::Event(event) => self.event(now, &name, event),
             Effect::PatchStatus(patch) => self.patch(&name, patch),
         }
+    }
+
+    /// An extender is asked: in a cycle, or to bind a pod that has room.
+    fn extender(&mut self, name: &str, call: &ExtenderCall) {
+        let stage = self.world.pods.get(name).and_then(Pod::stage);
+        let wrong = match (call, stage) {
+            (
+                ExtenderCall::Bind { .. },
+                Some(Stage::Going | Stage::Permit { allowed: true } | Stage::Lent),
+            ) => {
+                self.world.edit(name, |p| p.set_stage(Stage::Lent));
+                return;
+            }
+            (ExtenderCall::Bind { .. }, _) => "bind it",
+            (_, None) => return,
+            (_, Some(_)) => "help to find a node for it",
+        };
+        let what = format!("an extender shall {wrong}, but {name} is {stage:?}");
+        self.violation("binding", what);
     }
 
     fn bind(&mut self, name: &str, node: &str, attempt: u64) {
@@ -172,7 +194,8 @@ impl Audit {
                     Stage::Going
                     | Stage::Permit { allowed: true }
                     | Stage::Unknown { .. }
-                    | Stage::Conflict { .. },
+                    | Stage::Conflict { .. }
+                    | Stage::Lent,
                 ) => None,
                 other => Some(format!("S3: it is {other:?}")),
             }

@@ -47,6 +47,20 @@ pub(super) enum Stage {
     Rebind,
     /// The server said conflict: the watch will tell.
     Settle,
+    /// An extender, by position, was asked to bind it.
+    Lent { extender: usize, token: Token },
+    /// An extender bound it, it says, or may have: the watch will tell.
+    Shown { error: Arc<str> },
+}
+
+impl Stage {
+    /// The outside call it waits for.
+    fn token(&self) -> Option<Token> {
+        match self {
+            Self::PreBind { token, .. } | Self::Lent { token, .. } => Some(*token),
+            _ => None,
+        }
+    }
 }
 
 impl Stage {
@@ -54,7 +68,11 @@ impl Stage {
         match self {
             Self::Permit { .. } => "permit",
             Self::PreBind { .. } | Self::Settling { .. } => "prebind",
-            Self::Bind { .. } | Self::Rebind | Self::Settle => "binding",
+            Self::Bind { .. }
+            | Self::Rebind
+            | Self::Settle
+            | Self::Lent { .. }
+            | Self::Shown { .. } => "binding",
         }
     }
 }
@@ -152,10 +170,10 @@ impl Core {
         let Some(binding) = self.bindings.get_mut(&pod) else {
             return;
         };
-        if let Stage::PreBind { token, .. } = stage {
+        if let Some(token) = stage.token() {
             self.calls.insert(token, pod);
         }
-        if let Stage::PreBind { token, .. } = std::mem::replace(&mut binding.stage, stage) {
+        if let Some(token) = std::mem::replace(&mut binding.stage, stage).token() {
             self.calls.remove(&token);
         }
         self.arm(pod, timer);
@@ -210,6 +228,21 @@ impl Core {
                 }
             }
         }
+        if self.ask_binder(pod, 0) {
+            return Ok(());
+        }
+        self.bind_by_plugin(now, pod)
+    }
+
+    /// Binds by the first Bind plugin that takes the pod.
+    pub(super) fn bind_by_plugin(&mut self, now: Tick, pod: PodId) -> Result<(), Failure> {
+        let Some(binding) = self.bindings.get(&pod) else {
+            return Ok(());
+        };
+        let Some(placed) = self.placed(pod, binding.node) else {
+            return Ok(());
+        };
+        let profile = &self.profiles[binding.profile];
         let binds = |p: &crate::framework::Weighted| {
             p.plugin.as_bind().is_some_and(|bind| bind.handles(&placed))
         };
@@ -324,7 +357,7 @@ impl Core {
         if let Some(due) = binding.timer {
             self.timers.remove(&(due, pod));
         }
-        if let Stage::PreBind { token, .. } = binding.stage {
+        if let Some(token) = binding.stage.token() {
             self.calls.remove(&token);
         }
         Some(binding)
@@ -437,7 +470,8 @@ impl Core {
                 self.fail_bind(now, pod, "the pod could not be bound: conflict".into());
             }
             Stage::Settling { .. } => self.settle_binding(now, pod),
-            Stage::PreBind { .. } | Stage::Bind { .. } => {}
+            Stage::Shown { .. } => self.never_shown(now, pod),
+            Stage::PreBind { .. } | Stage::Bind { .. } | Stage::Lent { .. } => {}
         }
     }
 

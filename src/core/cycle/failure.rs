@@ -4,13 +4,17 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use super::extend::Attempt;
 use super::ledger::Ledger;
+use super::outside::Outside;
+use super::preempt::PostFiltered;
 use super::{Core, Decision, Outcome, running};
 use crate::bugs::bug;
-use crate::framework::{Code, Profile, Status};
+use crate::cluster::Cluster;
+use crate::framework::{Code, EXTENDER_NAME, Profile, Status};
 use crate::io::{Condition, Effect, EventRecord, Tick};
 use crate::model::PodId;
-use crate::queue::{PluginMask, QueueCx};
+use crate::queue::{EXTENDER, PluginMask, QueueCx};
 use crate::report::{AttemptResult, Observation, fit_message, truncate_note};
 
 /// What becomes of the node a pod is expected on.
@@ -98,6 +102,32 @@ impl Failure {
         Self { fits_nowhere: true, pending, ..failure }
     }
 
+    /// As `fit`, with what extenders said of the nodes that plugins let pass.
+    pub(super) fn fit_outside(
+        profile: &Profile,
+        ledger: &Ledger,
+        cluster: &Cluster,
+        outside: &Outside,
+    ) -> Self {
+        let mut failure = Self::fit(profile, ledger, cluster.node_count());
+        if !outside.took || !failure.rejected {
+            return failure;
+        }
+        failure.rejectors |= 1 << EXTENDER;
+        if ledger.prepared.rejected.is_some() {
+            return failure;
+        }
+        let verdicts = ledger.verdicts(profile);
+        let mut reasons: Vec<(u32, &[Arc<str>])> =
+            verdicts.iter().map(|v| (v.nodes, v.status.reasons.as_slice())).collect();
+        for node in ledger.fitting() {
+            let status = outside.statuses.get(&cluster.node(node).name);
+            reasons.extend(status.map(|status| (1, status.reasons.as_slice())));
+        }
+        failure.message = fit_message(cluster.node_count(), reasons);
+        failure
+    }
+
     /// Reserve or Permit said no: upstream words it as one node that is not available.
     pub(super) fn one_node(plugin: usize, status: &Status) -> Self {
         let pending = if status.code == Code::Pending { 1 << plugin } else { 0 };
@@ -143,12 +173,30 @@ impl Core {
         decision: &mut Decision,
     ) {
         decision.outcome = if failure.rejected { Outcome::Unschedulable } else { Outcome::Error };
-        let mut failure = failure;
+        decision.message = Some(self.fail(now, pod, profile_id, failure));
+    }
+
+    /// No node was found: somebody may make room.
+    pub(super) fn fail_choice(
+        &mut self,
+        now: Tick,
+        pod: PodId,
+        profile_id: usize,
+        mut failure: Failure,
+        attempt: Attempt,
+        decision: &mut Decision,
+    ) {
         let mut plan = None;
         if failure.rejected && failure.fits_nowhere {
-            plan = self.post_filter(now, pod, profile_id, &mut failure);
+            match self.post_filter(now, pod, profile_id, &attempt.outside, &mut failure) {
+                PostFiltered::Nothing => {}
+                PostFiltered::Room(node, victims) => plan = Some((node, victims)),
+                PostFiltered::Ask(question, call) => {
+                    return self.park(pod, profile_id, (question, call), attempt, decision);
+                }
+            }
         }
-        decision.message = Some(self.fail(now, pod, profile_id, failure));
+        self.fail_attempt(now, pod, profile_id, failure, decision);
         if let Some((node, victims)) = plan {
             self.start_plan(now, pod, profile_id, node, &victims);
         }
@@ -168,9 +216,11 @@ impl Core {
         if failure.rejected {
             let plugins = profile.plugins().iter().enumerate();
             let names = plugins.filter(|(i, _)| failure.rejectors >> i & 1 == 1);
+            let names = names.map(|(_, p)| p.plugin.name());
+            let outside = (failure.rejectors >> EXTENDER & 1 == 1).then_some(EXTENDER_NAME);
             self.observations.push(Observation::Rejected {
                 profile: Arc::clone(profile.scheduler_name()),
-                plugins: names.map(|(_, p)| p.plugin.name()).collect(),
+                plugins: names.chain(outside).collect(),
             });
             let by = (failure.rejectors, failure.pending);
             self.queue.rejected(&cx, pod, by, Arc::clone(&message));

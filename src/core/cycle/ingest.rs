@@ -36,6 +36,9 @@ impl Core {
             Input::Reply { token, reply: Reply::Evicted(eviction) } => {
                 self.evicted(now, token, &eviction);
             }
+            Input::Reply { token, reply: Reply::Extender(reply) } => {
+                self.extender_replied(now, token, reply);
+            }
             Input::Reply { token, reply } => self.reply(now, token, &reply),
             Input::Permit { pod, plugin, verdict } => {
                 self.permit_verdict(now, &pod, &plugin, verdict);
@@ -317,6 +320,7 @@ impl Core {
             }
             PodStage::Pending => {
                 self.queue.remove(id);
+                self.stop_asking(id);
                 self.drop_plan(id);
                 self.set_bound(now, id, wire);
             }
@@ -471,6 +475,7 @@ impl Core {
             return;
         };
         self.queue.remove(pod);
+        self.stop_asking(pod);
         self.unremind(pod);
         self.drop_plan(pod);
         self.forget_victim(pod);

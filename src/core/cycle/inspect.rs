@@ -3,7 +3,7 @@
 use super::{Core, plugin_name};
 use crate::cycle::binding::Stage;
 use crate::io::{PodRef, Tick};
-use crate::queue::Place;
+use crate::queue::{EXTENDER, Place};
 
 /// A pod in a queue.
 pub(crate) struct Waiting<'a> {
@@ -27,11 +27,21 @@ pub(crate) struct Going<'a> {
 }
 
 impl Core {
-    /// Every pod that a queue lists, each queue in order.
+    /// Every pod that a queue lists, each queue in order, and those whose cycle is parked.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = Waiting<'_>> {
-        self.queue.listing().filter_map(|(id, queue, entry)| {
+        let asking = self.asking.iter().filter_map(|(id, asking)| {
+            Some(Waiting {
+                pod: &self.cluster.pod(*id)?.key,
+                queue: "asking",
+                place: self.queue.entry(*id)?.place,
+                rejectors: Vec::new(),
+                message: Some(&asking.message),
+            })
+        });
+        let queued = self.queue.listing().filter_map(|(id, queue, entry)| {
             let profile = self.profiles.get(entry.profile)?;
             let rejectors = (0..profile.plugins().len())
+                .chain([EXTENDER])
                 .filter(|p| entry.rejectors >> p & 1 == 1)
                 .map(|p| plugin_name(profile, p))
                 .collect();
@@ -42,7 +52,8 @@ impl Core {
                 rejectors,
                 message: entry.message(),
             })
-        })
+        });
+        queued.chain(asking)
     }
 
     /// Every pod on its way to a node.
@@ -57,6 +68,8 @@ impl Core {
                     Stage::Bind { .. } => "bind",
                     Stage::Rebind => "rebind",
                     Stage::Settle => "settle",
+                    Stage::Lent { .. } => "lent",
+                    Stage::Shown { .. } => "shown",
                 },
                 due: binding.timer,
             })

@@ -511,12 +511,49 @@ impl Ledger {
         best.map(|(total, _, node)| (node, total))
     }
 
+    /// The nodes that fit, in order.
+    pub(super) fn fitting(&self) -> Vec<NodeId> {
+        let mut open = vec![false; self.classes.len()];
+        self.open.iter().for_each(|class| open[*class as usize] = true);
+        let fits = |cell: &Cell| cell.verdict == FITS && open[cell.class as usize];
+        let cells = self.cells.iter().enumerate().filter(|(_, cell)| fits(cell));
+        cells.map(|(i, _)| NodeId(i as u32)).collect()
+    }
+
+    /// As `best`, among some of the nodes that fit, each with what is added to its score:
+    /// scores are normalised over these.
+    pub(super) fn best_among(
+        &self,
+        profile: &Profile,
+        nodes: &[(NodeId, i64)],
+    ) -> Option<(NodeId, i64)> {
+        let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
+        for (node, _) in nodes {
+            *counts.entry(self.cells.get(node.index())?.class).or_default() += 1;
+        }
+        let classes: Vec<(u32, u32)> = counts.into_iter().collect();
+        let parts: BTreeMap<u32, i64> = self.parts_of(profile, &classes).into_iter().collect();
+        let total = |&(node, extra): &(NodeId, i64)| {
+            let cell = &self.cells[node.index()];
+            let own = parts.get(&cell.class).copied().unwrap_or(0);
+            (own.saturating_add(cell.score.into()).saturating_add(extra), node)
+        };
+        let rank = |&(total, node): &(i64, NodeId)| (total, scramble(node.0, self.seed));
+        nodes.iter().map(total).max_by_key(rank).map(|(total, node)| (node, total))
+    }
+
     /// The normalised, weighted part of each class whose nodes fit.
     fn class_parts(&self, profile: &Profile) -> SmallVec<[(u32, i64); 8]> {
-        let mut parts: SmallVec<[(u32, i64); 8]> = self.open.iter().map(|i| (*i, 0)).collect();
-        let class = |i: &u32| &self.classes[*i as usize];
+        let live = |i: &u32| (*i, self.classes[*i as usize].live);
+        self.parts_of(profile, &self.open.iter().map(live).collect::<SmallVec<[_; 8]>>())
+    }
+
+    /// The same of some classes, with as many nodes each.
+    fn parts_of(&self, profile: &Profile, classes: &[(u32, u32)]) -> SmallVec<[(u32, i64); 8]> {
+        let mut parts: SmallVec<[(u32, i64); 8]> = classes.iter().map(|(i, _)| (*i, 0)).collect();
+        let key = |i: u32| self.classes[i as usize].key.as_slice();
         let open: SmallVec<[(&[i64], u32); 8]> =
-            self.open.iter().map(|i| (class(i).key.as_slice(), class(i).live)).collect();
+            classes.iter().map(|(i, nodes)| (key(*i), *nodes)).collect();
         for (weight, normalize, raws) in self.prepared.raw_columns(profile, &self.layout, &open) {
             let ranked = raws.iter().filter(|r| **r != UNRANKED);
             let (min, max) =

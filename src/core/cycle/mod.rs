@@ -6,11 +6,14 @@
 
 mod binding;
 mod evict;
+mod extend;
+mod extend_bind;
 mod failure;
 mod ingest;
 mod inspect;
 mod ledger;
 mod nominate;
+mod outside;
 mod permit;
 mod pre_bind;
 mod preempt;
@@ -30,18 +33,20 @@ use std::sync::Arc;
 
 use crate::bugs::Bugs;
 use crate::cluster::{Cluster, NodeId};
-use crate::framework::{Profile, Status};
+use crate::framework::{EXTENDER_NAME, Profile, Status};
 use crate::hash::{IdMap, TextMap, scramble};
-use crate::io::{Effect, Input, Kind, PodRef, Tick, Token};
+use crate::io::{Effect, ExtenderCall, Input, Kind, PodRef, Tick, Token};
 use crate::model::{PodId, PodStage, ShapeId};
 use crate::preemption::Preemptor;
-use crate::queue::{Backoff, Queue, QueueCx};
+use crate::queue::{Backoff, EXTENDER, Queue, QueueCx};
 use crate::report::{
     Asked, AttemptResult, CacheNode, CacheView, Explanation, Observation, PendingCounts, QueueView,
     QueuedPod, TieSeed, explain,
 };
 use binding::Binding;
+use extend::Attempt;
 use ledger::Ledger;
+use outside::Outside;
 
 /// Bytes all ledgers together may hold; the least recently used go first.
 const LEDGER_BUDGET: usize = 64 << 20;
@@ -108,6 +113,16 @@ pub enum Outcome {
     Error,
     /// The pod needed no attempt (deleted, or already placed).
     Skipped,
+    /// An extender was asked: the attempt goes on when it has answered.
+    Asking,
+}
+
+/// What a cycle comes to.
+enum Choice {
+    /// This node.
+    Node(NodeId),
+    /// An extender has to be asked first.
+    Ask(outside::Question, ExtenderCall),
 }
 
 /// One attempt and what was decided.
@@ -157,6 +172,14 @@ pub struct Core {
     victims: preempt::Victims,
     /// When victims that were refused may be asked for again.
     refusals: std::collections::BTreeSet<(Tick, PodId)>,
+    /// Cycles parked on an extender.
+    asking: IdMap<PodId, extend::Asking>,
+    /// Calls of extenders for them.
+    asked: IdMap<Token, PodId>,
+    /// Those that can go on, in order of their answers.
+    answered: std::collections::VecDeque<PodId>,
+    /// When the present attempt began, by the stopwatch.
+    begun: u64,
     effects: Vec<Effect>,
     observations: Vec<Observation>,
     stopwatch: Arc<dyn Stopwatch>,
@@ -195,6 +218,10 @@ impl Core {
             orphans: IdMap::default(),
             victims: preempt::Victims::default(),
             refusals: std::collections::BTreeSet::new(),
+            asking: IdMap::default(),
+            asked: IdMap::default(),
+            answered: std::collections::VecDeque::new(),
+            begun: 0,
             effects: Vec::new(),
             observations: Vec::new(),
             stopwatch: Arc::new(NoTime),
@@ -264,11 +291,22 @@ impl Core {
     /// Tries the next pod. `None`: nothing is ready.
     pub fn schedule_one(&mut self, now: Tick) -> Option<Decision> {
         let (decision, started) = loop {
-            let pod = self.queue.pop()?;
-            let (started, said) = (self.stopwatch.nanos(), self.effects.len());
-            let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(now, pod)));
+            let (pod, attempt) = match self.next_answered() {
+                Some(answered) => answered,
+                None => (self.queue.pop(self.may_ask())?, Attempt::default()),
+            };
+            let said = self.effects.len();
+            let started = attempt.begun().unwrap_or_else(|| self.stopwatch.nanos());
+            self.begun = started;
+            let new = attempt.is_new();
+            let profile = self.queue.entry(pod).map(|e| e.profile);
+            if new && profile.is_some_and(|profile| self.postponed(now, pod, profile)) {
+                continue;
+            }
+            let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(now, pod, attempt)));
             let decision = attempt.unwrap_or_else(|panic| {
                 self.effects.truncate(said);
+                self.stop_asking(pod);
                 self.quarantine(now, pod, &*panic)
             });
             if let Some(decision) = decision {
@@ -280,9 +318,10 @@ impl Core {
         let nanos = self.stopwatch.nanos().saturating_sub(started);
         let result = match decision.outcome {
             // Such an attempt ends with the bind, or with its failure.
-            Outcome::Scheduled { .. } | Outcome::WaitingOnPermit { .. } | Outcome::Skipped => {
-                return Some(decision);
-            }
+            Outcome::Scheduled { .. }
+            | Outcome::WaitingOnPermit { .. }
+            | Outcome::Skipped
+            | Outcome::Asking => return Some(decision),
             Outcome::Unschedulable => AttemptResult::Unschedulable,
             Outcome::Error => AttemptResult::Error,
         };
@@ -306,7 +345,7 @@ impl Core {
         Some((profile_id, decision))
     }
 
-    fn attempt(&mut self, now: Tick, pod: PodId) -> Option<Decision> {
+    fn attempt(&mut self, now: Tick, pod: PodId, mut attempt: Attempt) -> Option<Decision> {
         let (profile_id, mut decision) = self.undecided(pod)?;
         let record = self.cluster.pod(pod)?;
         if record.deleting {
@@ -330,9 +369,18 @@ impl Core {
             decision.explanation = Some(Box::new(explanation));
         }
         decision.evaluated = u32::try_from(self.cluster.node_count()).unwrap_or(u32::MAX);
-        match self.choose(profile_id, shape_id, pod, &mut decision) {
-            Ok(node) => self.assume(now, pod, profile_id, node, &mut decision),
-            Err(failure) => self.fail_attempt(now, pod, profile_id, failure, &mut decision),
+        let choice = match attempt.failed.take() {
+            None => self.choose(profile_id, shape_id, pod, &mut attempt.outside, &mut decision),
+            Some(error) => Err(failure::Failure::error(error.to_string())),
+        };
+        match choice {
+            Ok(Choice::Node(node)) => self.assume(now, pod, profile_id, node, &mut decision),
+            Ok(Choice::Ask(question, call)) => {
+                self.park(pod, profile_id, (question, call), attempt, &mut decision);
+            }
+            Err(failure) => {
+                self.fail_choice(now, pod, profile_id, failure, attempt, &mut decision);
+            }
         }
         Some(decision)
     }
@@ -343,8 +391,9 @@ impl Core {
         profile_id: usize,
         shape_id: ShapeId,
         pod: PodId,
+        outside: &mut Outside,
         decision: &mut Decision,
-    ) -> Result<NodeId, failure::Failure> {
+    ) -> Result<Choice, failure::Failure> {
         if self.cluster.node_count() == 0 {
             return Err(failure::Failure::no_nodes());
         }
@@ -353,6 +402,13 @@ impl Core {
         // Where it is expected it goes, if it fits: nothing is scored.
         let expected = self.count_expected(profile_id, shape_id, pod);
         let filtered = self.stopwatch.nanos();
+        let asks = {
+            let (profile, shape) = (&self.profiles[profile_id], self.cluster.shape(shape_id));
+            outside::may_ask(profile.extenders(), shape)
+        };
+        if asks {
+            return self.choose_outside((profile_id, shape_id), expected, outside, decision);
+        }
         let Some(ledger) = self.ledgers.get_mut(&shape_id) else {
             return Err(failure::Failure::no_nodes());
         };
@@ -385,7 +441,7 @@ impl Core {
             let profile = Arc::clone(profile);
             self.observations.push(Observation::Point { profile, point, status, nanos });
         }
-        best
+        best.map(Choice::Node)
     }
 
     fn refresh_ledger(&mut self, profile_id: usize, shape_id: ShapeId) {
@@ -495,6 +551,7 @@ impl Core {
             unschedulable,
             gated,
             assumed: self.bindings.len(),
+            asking: self.asking.len(),
             pods: self.cluster.pod_count(),
             nodes: self.cluster.node_count(),
         }
@@ -527,7 +584,8 @@ impl Core {
                 message: entry.message().unwrap_or_default().to_owned(),
             })
         });
-        QueueView { pods: waiting.chain(self.binding_views()).collect() }
+        let pods = waiting.chain(self.asking_views()).chain(self.binding_views()).collect();
+        QueueView { pods }
     }
 
     /// What the core believes of the cluster, sorted by name.
@@ -588,6 +646,9 @@ impl Question {
 
 /// The name of a plugin in a profile, for messages.
 fn plugin_name(profile: &Profile, plugin: usize) -> &'static str {
+    if plugin == EXTENDER {
+        return EXTENDER_NAME;
+    }
     profile.plugins().get(plugin).map_or("", |p| p.plugin.name())
 }
 

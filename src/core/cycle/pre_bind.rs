@@ -24,8 +24,8 @@ impl Core {
             return;
         };
         let answer = match reply {
-            // Evictions have their own way.
-            Reply::Evicted(_) => return,
+            // Evictions and extenders have their own way.
+            Reply::Evicted(_) | Reply::Extender(_) => return,
             Reply::Done(text) => Ok(&**text),
             Reply::Failed(text) => Err(&**text),
             Reply::Written { versions, .. } => {

@@ -9,15 +9,18 @@ use std::sync::Arc;
 
 use super::ledger::Ledger;
 use super::trial::Trial;
+use super::outside::{Outside, Question};
 use super::{Core, failure::Failure, failure::Nominate};
 use crate::bugs::bug;
 use crate::cluster::{Budget, Cluster, NodeId};
 use crate::framework::{Code, PostFilterResult, Profile, Room, Status};
 use crate::hash::{IdMap, scramble};
-use crate::io::Tick;
+use crate::io::{ExtenderCall, NodeVictims, Tick};
 use crate::model::{Pod, PodId, PodShape};
 use crate::plugins::DefaultPreemptionArgs;
-use crate::preemption::{Candidate, Candidates, Preemptor, budgets_of, nothing_found, refusal};
+use crate::preemption::{
+    Candidate, Candidates, Preemptor, budgets_of, nothing_found, refusal, sort_by_importance,
+};
 
 /// What preemption found for a shape.
 pub(crate) struct Kept {
@@ -70,6 +73,16 @@ impl Victims {
     }
 }
 
+/// What the PostFilter plugins come to.
+pub(super) enum PostFiltered {
+    /// Nobody can make room.
+    Nothing,
+    /// The node, and the pods that have to go.
+    Room(Arc<str>, Vec<PodId>),
+    /// An extender has to be asked first.
+    Ask(Question, ExtenderCall),
+}
+
 /// A pod that fits nowhere, and what a PostFilter plugin may ask.
 struct Search<'a> {
     now: Tick,
@@ -82,23 +95,36 @@ struct Search<'a> {
     seed: u32,
     /// Whether a budget stood in the way.
     blocked: bool,
+    outside: &'a Outside,
+    /// What extenders said of nodes that plugins let pass.
+    refused: BTreeMap<NodeId, Code>,
+    /// What has to be asked of an extender before anything can be said.
+    ask: Option<(Question, ExtenderCall)>,
 }
 
 impl Core {
-    /// Runs the PostFilter plugins; the pods that have to go if one of them found
+    /// Runs the PostFilter plugins: the pods that have to go if one of them found
     /// room. Adds to the failure what they say.
     pub(super) fn post_filter(
         &mut self,
         now: Tick,
         pod: PodId,
         profile_id: usize,
+        outside: &Outside,
         failure: &mut Failure,
-    ) -> Option<(Arc<str>, Vec<PodId>)> {
-        let shape_id = self.cluster.pod(pod)?.shape;
+    ) -> PostFiltered {
+        let Some(shape_id) = self.cluster.pod(pod).map(|p| p.shape) else {
+            return PostFiltered::Nothing;
+        };
         let seed = self.tie_seed(shape_id).0;
         let shape = Arc::clone(self.cluster.shape(shape_id));
+        let said = outside.statuses.iter();
+        let node = |name: &Arc<str>| self.cluster.node_by_name(name);
+        let refused = said.filter_map(|(name, s)| Some((node(name)?, s.code))).collect();
         let profile = &self.profiles[profile_id];
-        let ledger = self.ledgers.get_mut(&shape_id)?;
+        let Some(ledger) = self.ledgers.get_mut(&shape_id) else {
+            return PostFiltered::Nothing;
+        };
         let mut search = Search {
             now,
             pod,
@@ -109,6 +135,9 @@ impl Core {
             victims: &self.victims,
             seed,
             blocked: false,
+            outside,
+            refused,
+            ask: None,
         };
         let mut messages = Vec::new();
         for (i, weighted) in profile.plugins().iter().enumerate() {
@@ -121,6 +150,9 @@ impl Core {
             }
             search.blocked = false;
             let result = plugin.post_filter(&mut search);
+            if let Some((question, call)) = search.ask.take() {
+                return PostFiltered::Ask(question, call);
+            }
             if search.blocked {
                 failure.rejectors |= 1 << i;
             }
@@ -132,16 +164,26 @@ impl Core {
             messages.push(result.status.message());
             if result.status.code == Code::Success {
                 failure.add(&messages.pop().unwrap_or_default());
-                return Some((result.nominate?, result.victims));
+                return match result.nominate {
+                    Some(node) => PostFiltered::Room(node, result.victims),
+                    None => PostFiltered::Nothing,
+                };
             }
         }
         messages.retain(|m| !m.is_empty());
         failure.add(&messages.join(", "));
-        None
+        PostFiltered::Nothing
     }
 }
 
 impl Search<'_> {
+    /// What was said of a node, by plugins or else by extenders.
+    fn code_of(&self, node: NodeId) -> Option<Code> {
+        let code = self.ledger.code_of(self.profile, node)?;
+        let refused = || self.refused.get(&node).copied();
+        if code == Code::Success { refused().or(Some(code)) } else { Some(code) }
+    }
+
     /// Brings what is known of all nodes up to date.
     fn candidates(&mut self, args: &DefaultPreemptionArgs) -> Box<Kept> {
         let (head, budgets) = (self.cluster.journal.head(), self.cluster.policies().generation());
@@ -169,8 +211,12 @@ impl Search<'_> {
         (kept.synced, kept.budgets) = (head, budgets);
         let own = self.own_node();
         nodes.extend(own.filter(|node| !nodes.contains(node)));
-        let potential =
-            |node: &NodeId| self.ledger.code_of(self.profile, *node) == Some(Code::Unschedulable);
+        // What extenders said holds for this pod only.
+        let said: Vec<NodeId> = self.refused.keys().copied().collect();
+        nodes.extend(said.iter().copied().filter(|node| Some(*node) != own));
+        nodes.sort_unstable();
+        nodes.dedup();
+        let potential = |node: &NodeId| self.code_of(*node) == Some(Code::Unschedulable);
         let mut nodes: Vec<(NodeId, bool)> = nodes.iter().map(|n| (*n, potential(n))).collect();
         let mut wanted = usize::MAX;
         if !keeps {
@@ -191,6 +237,7 @@ impl Search<'_> {
             }
         }
         kept.dirty.extend(own);
+        kept.dirty.extend(said);
         kept
     }
 
@@ -224,6 +271,69 @@ impl Search<'_> {
     }
 }
 
+impl Search<'_> {
+    /// Candidates as extenders want them, the best first. `Err` ends the search: with
+    /// a question that has to be asked first, or for good.
+    fn confirmed(
+        &mut self,
+        lawful: Vec<Arc<Candidate>>,
+        args: &DefaultPreemptionArgs,
+    ) -> Result<Vec<Arc<Candidate>>, Arc<str>> {
+        if let Some(why) = &self.outside.no_preemption {
+            return Err(Arc::clone(why));
+        }
+        let mut left = match &self.outside.victims {
+            None => lawful,
+            Some(answer) => {
+                let answer = answer.clone();
+                answer.iter().filter_map(|said| self.candidate(said)).collect()
+            }
+        };
+        let outstanding = self.victims.outstanding(self.cluster, self.pod);
+        left.retain(|candidate| self.obstacle(candidate, &outstanding, args).is_none());
+        drop(outstanding);
+        if left.is_empty() {
+            return Err("no candidate node for preemption".into());
+        }
+        left.sort_by_cached_key(|c| (c.rank().clone(), !scramble(c.node.0, self.seed)));
+        let extenders = self.profile.extenders();
+        if let Some(next) = self.outside.next_preempt(extenders, &self.shape) {
+            let candidates = left.iter().map(|c| self.victims_of(c)).collect();
+            let call = ExtenderCall::Preempt { extender: extenders[next].id, candidates };
+            self.ask = Some((Question::Preempt(next), call));
+            return Err("".into());
+        }
+        Ok(left)
+    }
+
+    fn victims_of(&self, candidate: &Candidate) -> NodeVictims {
+        let pods = candidate.victims.iter().filter_map(|v| self.cluster.pod(*v));
+        NodeVictims {
+            node: Arc::clone(&self.cluster.node(candidate.node).name),
+            pods: pods.map(|p| p.key.clone()).collect(),
+            violations: candidate.violations.into(),
+        }
+    }
+
+    /// What an extender wants, as far as it still makes sense: those who are still there
+    /// go, and then the pod fits.
+    fn candidate(&mut self, said: &NodeVictims) -> Option<Arc<Candidate>> {
+        let node = self.cluster.node_by_name(&said.node)?;
+        let there = self.cluster.node(node).pods.iter().copied();
+        let goes = |pod: &PodId| {
+            let key = self.cluster.pod(*pod).map(|p| &p.key);
+            key.is_some_and(|key| said.pods.iter().any(|p| p.uid == key.uid))
+        };
+        let mut victims: Vec<PodId> = there.filter(goes).collect();
+        if victims.is_empty() || !self.fits_without(node, &victims) {
+            return None;
+        }
+        sort_by_importance(self.cluster, &mut victims);
+        let violations = u32::try_from(said.violations.max(0)).unwrap_or(u32::MAX);
+        Some(Arc::new(Candidate::new(self.cluster, node, victims, violations)))
+    }
+}
+
 impl Room for Search<'_> {
     fn pod(&self) -> &Pod {
         self.cluster.pod(self.pod).expect("a pod that is tried is known")
@@ -238,8 +348,7 @@ impl Room for Search<'_> {
     }
 
     fn potential(&self) -> Vec<NodeId> {
-        let resolvable =
-            |node: &NodeId| self.ledger.code_of(self.profile, *node) == Some(Code::Unschedulable);
+        let resolvable = |node: &NodeId| self.code_of(*node) == Some(Code::Unschedulable);
         self.cluster.nodes().iter().filter(resolvable).collect()
     }
 
@@ -263,7 +372,7 @@ impl Room for Search<'_> {
             victims: Vec::new(),
         };
         let me = Preemptor::of(self.pod, self.pod());
-        let status = self.own_node().and_then(|node| self.ledger.code_of(self.profile, node));
+        let status = self.own_node().and_then(|node| self.code_of(node));
         let ours = |pod: PodId| self.victims.taken.contains_key(&pod);
         if let Err(why) = me.eligible(self.cluster, status, ours) {
             return unschedulable(format!("preemption: {why}"), None);
@@ -272,16 +381,33 @@ impl Room for Search<'_> {
         let kept = self.candidates(args);
         let mut in_the_way: Vec<Arc<str>> = Vec::new();
         let outstanding = self.victims.outstanding(self.cluster, self.pod);
-        let mut chosen = None;
+        // Without extenders the first will do.
+        let extenders = self.profile.extenders();
+        let asks = Outside::default().next_preempt(extenders, &self.shape).is_some();
+        let wanted = if asks { args.wanted(nodes) } else { 1 };
+        let mut lawful: Vec<Arc<Candidate>> = Vec::new();
         for candidate in kept.candidates.ranked() {
             match self.obstacle(candidate, &outstanding, args) {
                 Some(why) => in_the_way.push(why.into()),
-                None => {
-                    chosen = Some(Arc::clone(candidate));
-                    break;
-                }
+                None => lawful.push(Arc::clone(candidate)),
+            }
+            if lawful.len() >= wanted {
+                break;
             }
         }
+        drop(outstanding);
+        if asks && !lawful.is_empty() {
+            lawful = match self.confirmed(lawful, args) {
+                Ok(confirmed) => confirmed,
+                Err(why) => {
+                    if self.ledger.keeps_preemption() {
+                        self.ledger.preemption = Some(kept);
+                    }
+                    return unschedulable(format!("preemption: {why}"), None);
+                }
+            };
+        }
+        let chosen = lawful.first();
         let result = match chosen {
             Some(candidate) => {
                 let node = &self.cluster.node(candidate.node).name;

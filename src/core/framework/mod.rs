@@ -7,12 +7,14 @@
 
 mod classes;
 mod events;
+mod extender;
 mod profile;
 mod registry;
 mod status;
 
 pub use classes::{ClassFilter, ClassKey, ClassScore, Survey, UNRANKED};
 pub use events::{Actions, ClusterEvent, Hint, HintCx, Registration, Resource, Subject};
+pub use extender::{EXTENDER_NAME, ExtenderId, ExtenderSpec, MAX_EXTENDER_SCORE};
 pub use profile::{Profile, ProfileId, Weighted};
 pub use registry::{Factory, PluginArgs, Registry, RegistryError};
 pub use status::{Code, Status};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::MAX_SCORE;
-use super::{Plugin, PluginArgs, Registration, Registry, RegistryError};
+use super::{ExtenderSpec, Plugin, PluginArgs, Registration, Registry, RegistryError};
 use crate::plugins::names;
 use crate::queue::MAX_PLUGINS;
 
@@ -33,6 +33,7 @@ impl Weighted {
 pub struct Profile {
     scheduler_name: Arc<str>,
     plugins: Vec<Weighted>,
+    extenders: Arc<[ExtenderSpec]>,
 }
 
 /// The default plugins in call order, with weights.
@@ -83,7 +84,7 @@ impl Profile {
             .into_iter()
             .map(|(plugin, weight)| Ok(Weighted::new(registry.make(plugin, args)?, weight)))
             .collect::<Result<Vec<_>, _>>()?;
-        let profile = Self { scheduler_name: name.into(), plugins };
+        let profile = Self { scheduler_name: name.into(), plugins, extenders: Arc::default() };
         profile.check()?;
         Ok(profile)
     }
@@ -107,6 +108,22 @@ impl Profile {
     pub fn with_plugin(mut self, plugin: Arc<dyn Plugin>, weight: i64) -> Self {
         self.plugins.push(Weighted::new(plugin, weight));
         self
+    }
+
+    /// Asks these extenders, in this order but for the ignorable ones: as upstream, those
+    /// are asked last.
+    #[must_use]
+    pub fn with_extenders(mut self, extenders: impl IntoIterator<Item = ExtenderSpec>) -> Self {
+        let mut extenders: Vec<_> = extenders.into_iter().collect();
+        extenders.sort_by_key(|extender| extender.ignorable);
+        self.extenders = extenders.into();
+        self
+    }
+
+    /// The extenders in the order they are asked.
+    #[must_use]
+    pub fn extenders(&self) -> &Arc<[ExtenderSpec]> {
+        &self.extenders
     }
 
     /// Pods with this `schedulerName` are ours.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use muster_api::k8s;
 
+use super::requests::is_extended_resource;
 use super::selector::is_empty_term;
 use super::volumes::compile_volumes;
 use super::{
@@ -59,6 +60,9 @@ pub struct PodShape {
     pub volumes: Option<Box<PodVolumes>>,
     /// Features of the kubelet it cannot do without.
     pub features: Features,
+    /// Extended resources that containers name, in whatever amount, sorted: extenders
+    /// may manage them. What has a limit has a request too, the API server sees to it.
+    pub named: Box<[Box<str>]>,
 }
 
 /// Where a pod is between being seen and being gone.
@@ -170,6 +174,7 @@ pub fn compile_pod(
             related,
             volumes: compile_volumes(pod),
             features: Features::default(),
+            named: Box::default(),
         };
     }
     let affinity = spec.affinity.as_ref().and_then(|a| a.node_affinity.as_ref());
@@ -197,7 +202,18 @@ pub fn compile_pod(
         related,
         volumes: compile_volumes(pod),
         features: Features::required(spec),
+        named: named(spec),
     }
+}
+
+fn named(spec: &k8s::PodSpec) -> Box<[Box<str>]> {
+    let containers = spec.containers.iter().chain(&spec.init_containers);
+    let names = containers.flat_map(|c| c.resources.requests.keys());
+    let mut names: Vec<Box<str>> =
+        names.filter(|name| is_extended_resource(name)).map(|name| name.as_str().into()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.into()
 }
 
 fn images(spec: &k8s::PodSpec) -> Vec<String> {

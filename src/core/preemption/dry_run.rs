@@ -73,7 +73,7 @@ fn lower_priority(trial: &Trial<'_>, node: NodeId) -> Vec<PodId> {
 
 /// The most important first: by priority, then by how long a pod has run. What
 /// upstream leaves to chance goes by name.
-fn sort_by_importance(cluster: &Cluster, pods: &mut [PodId]) {
+pub(crate) fn sort_by_importance(cluster: &Cluster, pods: &mut [PodId]) {
     pods.sort_by_cached_key(|id| {
         let pod = cluster.pod(*id);
         let key = pod.map(|p| p.key.clone());

@@ -9,7 +9,7 @@ mod dry_run;
 mod rule;
 
 pub(crate) use candidates::Candidates;
-pub(crate) use dry_run::budgets_of;
+pub(crate) use dry_run::{budgets_of, sort_by_importance};
 pub(crate) use rule::refusal;
 
 use std::cmp::Reverse;
@@ -36,7 +36,7 @@ pub(crate) struct Candidate {
 
 /// Upstream's five criteria; the smaller the better.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Rank {
+pub(crate) struct Rank {
     violations: u32,
     highest_priority: i32,
     priority_sum: i64,
@@ -46,7 +46,17 @@ struct Rank {
 }
 
 impl Candidate {
-    fn new(cluster: &Cluster, node: NodeId, victims: Vec<PodId>, violations: u32) -> Self {
+    /// How it compares: the smaller the better.
+    pub(crate) fn rank(&self) -> &Rank {
+        &self.rank
+    }
+
+    pub(crate) fn new(
+        cluster: &Cluster,
+        node: NodeId,
+        victims: Vec<PodId>,
+        violations: u32,
+    ) -> Self {
         let records = || victims.iter().filter_map(|v| cluster.pod(*v));
         let highest_priority = records().map(|p| p.priority).max().unwrap_or(i32::MIN);
         let highest = records().filter(|p| p.priority == highest_priority);

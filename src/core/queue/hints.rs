@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::{Entry, QueueCx};
+use super::{EXTENDER, Entry, QueueCx};
 use crate::framework::{Actions, ClusterEvent, Hint, HintCx, Profile, Resource, Subject, Weighted};
 use crate::hash::IdMap;
 use crate::model::PodId;
@@ -36,6 +36,11 @@ pub(super) fn decide(cx: &QueueCx<'_>, entry: &Entry, event: &ClusterEvent) -> S
     };
     let hint_cx = HintCx { shape: cx.cluster.shape(entry.shape), event, cluster: cx.cluster };
     let mut best = Strategy::Skip;
+    // What else a pod says of itself, such as our own condition, is no news to extenders.
+    let own_words = event.resource == Resource::TargetPod && event.actions == Actions::UPDATE;
+    if entry.rejectors >> EXTENDER & 1 == 1 && !own_words {
+        best = Strategy::AfterBackoff;
+    }
     for (i, p) in profile.plugins().iter().enumerate() {
         let pending = entry.pending >> i & 1 == 1;
         let better = if pending { Strategy::Immediately } else { Strategy::AfterBackoff };
@@ -65,7 +70,9 @@ pub(super) fn registered(plugin: &Weighted, event: &ClusterEvent) -> bool {
 
 /// Whether any plugin asked to hear of such events.
 pub(super) fn of_interest(profiles: &[Profile], event: &ClusterEvent) -> bool {
-    profiles.iter().flat_map(Profile::plugins).any(|p| registered(p, event))
+    // Extenders cannot say what they wait for: anything may help.
+    profiles.iter().any(|p| !p.extenders().is_empty())
+        || profiles.iter().flat_map(Profile::plugins).any(|p| registered(p, event))
 }
 
 /// Events kept for pods in flight; a pod that missed more is simply tried again.

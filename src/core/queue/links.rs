@@ -123,7 +123,9 @@ impl Queue {
         };
         match place {
             Place::Active => {
-                self.active.insert((key, arrival, pod));
+                let waits = self.entries.get(&pod).is_some_and(|e| e.turn);
+                let active = if waits { &mut self.turns } else { &mut self.active };
+                active.insert((key, arrival, pod));
             }
             Place::Backoff { error, expiry } => {
                 let heap = if error { &mut self.error_backoff } else { &mut self.backoff };
@@ -158,7 +160,8 @@ impl Queue {
         let key = entry.linked.unwrap_or_default();
         match entry.place {
             Place::Active => {
-                self.active.remove(&(key, entry.arrival, pod));
+                let active = if entry.turn { &mut self.turns } else { &mut self.active };
+                active.remove(&(key, entry.arrival, pod));
             }
             Place::Backoff { error, expiry } => {
                 let heap = if error { &mut self.error_backoff } else { &mut self.backoff };
@@ -193,6 +196,8 @@ impl Queue {
     pub(super) fn set_shape(&mut self, pod: PodId, shape: ShapeId) {
         if let Some(entry) = self.entries.get_mut(&pod) {
             entry.shape = shape;
+            // As another it may need no turn.
+            entry.turn = false;
         }
     }
 }

@@ -33,7 +33,10 @@ use holds::Holds;
 pub(crate) type PluginMask = u64;
 
 /// Most plugins a profile may have, so that a set of them is one word.
-pub(crate) const MAX_PLUGINS: usize = 64;
+pub(crate) const MAX_PLUGINS: usize = 63;
+
+/// The position that stands for extenders: they wait for any event.
+pub(crate) const EXTENDER: usize = MAX_PLUGINS;
 
 /// How often pods left over in `unschedulable` are looked at.
 const FLUSH_SECONDS: i64 = 30;
@@ -64,6 +67,8 @@ pub(crate) struct Entry {
     arrival: u64,
     /// The sort key under which it is linked.
     linked: Option<SortKey>,
+    /// Its cycle asks outside, and all turns were taken when it was last due.
+    turn: bool,
 }
 
 impl Entry {
@@ -107,6 +112,8 @@ type BackoffKey = (i64, SortKey, u64, PodId);
 pub(crate) struct Queue {
     entries: IdMap<PodId, Entry>,
     active: BTreeSet<ActiveKey>,
+    /// Active pods that wait for a turn to ask outside.
+    turns: BTreeSet<ActiveKey>,
     backoff: BTreeSet<BackoffKey>,
     error_backoff: BTreeSet<BackoffKey>,
     unschedulable: BTreeMap<Group, BTreeSet<PodId>>,
@@ -135,6 +142,7 @@ impl Queue {
         Self {
             entries: IdMap::default(),
             active: BTreeSet::new(),
+            turns: BTreeSet::new(),
             backoff: BTreeSet::new(),
             error_backoff: BTreeSet::new(),
             unschedulable: BTreeMap::new(),
@@ -179,6 +187,7 @@ impl Queue {
             place: Place::Unschedulable,
             arrival: self.next_arrival,
             linked: None,
+            turn: false,
         };
         self.next_arrival += 1;
         self.entries.insert(pod, entry);
@@ -197,10 +206,18 @@ impl Queue {
     }
 
     /// Takes the next pod to try; it is in flight until `done` or requeued.
-    pub(crate) fn pop(&mut self) -> Option<PodId> {
-        let early = self.active.is_empty();
-        let pod = match self.active.pop_first() {
+    /// `may_ask`: whether there is a turn for one whose cycle asks outside.
+    pub(crate) fn pop(&mut self, may_ask: bool) -> Option<PodId> {
+        let next = match (self.active.first(), self.turns.first().filter(|_| may_ask)) {
+            (Some(active), Some(turn)) if turn < active => self.turns.pop_first(),
+            (None, Some(_)) => self.turns.pop_first(),
+            _ => self.active.pop_first(),
+        };
+        let early = next.is_none();
+        let pod = match next {
             Some((_, _, pod)) => pod,
+            // It might only have to be put back.
+            None if !may_ask => return None,
             // Nothing better to do: a rejected pod may be tried early, one that
             // met an error not.
             None if bug!(self.bugs, ErrorTriedEarly) && self.backoff.is_empty() => {
@@ -210,12 +227,24 @@ impl Queue {
         };
         let entry = self.entries.get_mut(&pod).expect("every linked pod has an entry");
         entry.attempts += 1;
+        entry.turn = false;
         entry.place = Place::InFlight;
         self.in_flight.begin(pod);
         if early {
             self.observe("active", "PopFromBackoffQ");
         }
         Some(pod)
+    }
+
+    /// Puts back a pod that was just taken: its cycle asks outside, and there is no
+    /// turn for it.
+    pub(crate) fn postpone(&mut self, cx: &QueueCx<'_>, pod: PodId) {
+        self.in_flight.end(pod);
+        if let Some(entry) = self.entries.get_mut(&pod) {
+            entry.attempts -= 1;
+            entry.turn = true;
+            self.link(cx, pod, Place::Active);
+        }
     }
 
     /// The pod needs no more events: it is being bound, or gone.

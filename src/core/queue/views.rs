@@ -2,8 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Entry, MAX_PLUGINS, Place, Queue};
+use super::{EXTENDER, Entry, Place, Queue};
 use crate::model::PodId;
+
+/// Positions of plugins, and the one of extenders.
+const POSITIONS: usize = EXTENDER + 1;
 
 impl Queue {
     /// Pods known to the queue, and those of them in flight.
@@ -15,12 +18,12 @@ impl Queue {
     /// upstream, until they are tried again.
     pub(crate) fn rejections(&self) -> BTreeMap<(usize, usize), usize> {
         // A row per profile: there may be many pods, and this is asked time and again.
-        let mut rows: Vec<[usize; MAX_PLUGINS]> = Vec::new();
+        let mut rows: Vec<[usize; POSITIONS]> = Vec::new();
         let waits = |e: &&Entry| !matches!(e.place, Place::InFlight | Place::Quarantined);
         for entry in self.entries.values().filter(waits) {
             let mut left = entry.rejectors;
             if left != 0 && rows.len() <= entry.profile {
-                rows.resize(entry.profile + 1, [0; MAX_PLUGINS]);
+                rows.resize(entry.profile + 1, [0; POSITIONS]);
             }
             while left != 0 {
                 rows[entry.profile][left.trailing_zeros() as usize] += 1;
@@ -45,12 +48,12 @@ impl Queue {
         let backoff = self.backoff.len() + self.error_backoff.len();
         let waiting = self.waiting + self.quarantined.len();
         let gated = self.gated.values().map(BTreeSet::len).sum::<usize>() + self.held().count();
-        (self.active.len(), backoff, waiting, gated)
+        (self.active.len() + self.turns.len(), backoff, waiting, gated)
     }
 
     /// Waiting pods with the name of their queue, in the order they would be tried.
     pub(crate) fn listing(&self) -> impl Iterator<Item = (PodId, &'static str, &Entry)> {
-        let active = self.active.iter().map(|k| (k.2, "active"));
+        let active = self.active.iter().chain(&self.turns).map(|k| (k.2, "active"));
         let backoff = self.backoff.iter().chain(&self.error_backoff).map(|k| (k.3, "backoff"));
         let unschedulable = self.unschedulable.values().flatten().map(|p| (*p, "unschedulable"));
         let gated = self.gated.values().flatten().copied().chain(self.held());

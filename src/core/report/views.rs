@@ -16,7 +16,8 @@ pub struct QueueView {
 pub struct QueuedPod {
     /// `namespace/name`.
     pub pod: String,
-    /// `active`, `backoff`, `unschedulable`, `gated`, `permit`, `prebind` or `binding`.
+    /// `active`, `backoff`, `unschedulable`, `gated`, `asking` (an extender), `permit`, `prebind`
+    /// or `binding`.
     pub queue: &'static str,
     /// Priority.
     pub priority: i32,
@@ -69,6 +70,8 @@ pub struct PendingCounts {
     pub gated: usize,
     /// Reserved, not yet seen bound.
     pub assumed: usize,
+    /// Waiting for an extender's answer.
+    pub asking: usize,
     /// Pods known.
     pub pods: usize,
     /// Nodes known.

@@ -7,8 +7,8 @@ use muster_api::k8s;
 
 use crate::framework::Profile;
 use crate::io::{
-    Change, Effect, Eviction, Input, Kind, Object, ObjectKey, PodRef, Reply, Request, Tick, Token,
-    WriteError,
+    Change, Effect, Eviction, ExtenderCall, ExtenderReply, Input, Kind, Object, ObjectKey, PodRef,
+    Reply, Request, Tick, Token, WriteError,
 };
 use crate::testing::SCHEDULER;
 use crate::{Config, Core};
@@ -175,6 +175,9 @@ impl Harness {
                 self.calls.insert(pod.name.to_string(), *token);
                 match request {
                     Request::Text(request) => format!("call {pod} {plugin}: {request}"),
+                    Request::Extender { call, .. } => {
+                        format!("{plugin} {}", extender_call(pod, call))
+                    }
                     request => format!("call {pod} {plugin}: {request:?}"),
                 }
             }
@@ -202,6 +205,12 @@ impl Harness {
     pub(super) fn reply(&mut self, name: &str, reply: Reply) {
         let token = *self.calls.get(name).expect("a call was asked for");
         self.apply(Input::Reply { token, reply });
+    }
+
+    /// The extender answers the pod's last call, and cycles go on; effects as text.
+    pub(super) fn extender(&mut self, name: &str, reply: ExtenderReply) -> Vec<String> {
+        self.reply(name, Reply::Extender(reply));
+        self.run()
     }
 
     /// The server answers the last eviction of a victim, or its dry run.
@@ -254,8 +263,28 @@ impl Harness {
         assert_eq!(self.core.timers.len(), 0, "timers");
         assert_eq!(self.core.bindings.len(), 0, "bindings");
         assert_eq!(self.core.calls.len(), 0, "calls");
+        assert_eq!(self.core.asking.len() + self.core.asked.len(), 0, "parked cycles");
         assert_eq!(self.core.queue.tracked(), (0, 0), "queue entries, pods in flight");
         assert_eq!(self.core.next_deadline(), None);
+    }
+}
+
+fn extender_call(pod: &PodRef, call: &ExtenderCall) -> String {
+    let name = &pod.name;
+    match call {
+        ExtenderCall::Filter { nodes, .. } => format!("filters {} for {name}", nodes.join(" ")),
+        ExtenderCall::Prioritize { extenders, nodes } => {
+            let of = extenders.len();
+            format!("prioritizes {} for {name} ({of} asked)", nodes.join(" "))
+        }
+        ExtenderCall::Preempt { candidates, .. } => {
+            let each = candidates.iter().map(|c| {
+                let pods: Vec<&str> = c.pods.iter().map(|p| &*p.name).collect();
+                format!("{}={}/{}", c.node, pods.join("+"), c.violations)
+            });
+            format!("preempts {} for {name}", each.collect::<Vec<_>>().join(" "))
+        }
+        ExtenderCall::Bind { node, .. } => format!("binds {name} to {node}"),
     }
 }
 

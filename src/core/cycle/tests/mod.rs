@@ -1,5 +1,8 @@
 mod binding;
 mod choosy;
+mod extender;
+mod extender_bind;
+mod extender_preempt;
 mod harness;
 mod holds;
 mod ledger;
