@@ -229,7 +229,7 @@ fn not_sent(error: &BoxError) -> Failure {
 }
 
 /// An error with all its causes.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {

@@ -11,6 +11,7 @@ pub mod client;
 pub mod config;
 pub mod elect;
 pub mod explain;
+pub mod extend;
 pub mod logging;
 pub mod metrics;
 pub mod profile;

@@ -209,6 +209,27 @@ pub(super) const REJECTIONS: Family = counter(
     &["plugin", "profile"],
     "Number of attempts that ended without a node, by each plugin that rejected some node or the pod itself.",
 );
+pub(super) const EXTENDER_CALLS: Family = counter(
+    "muster_extender_calls_total",
+    &["extender", "verb", "result"],
+    "Number of calls of extenders, by the extender's URL, the verb and the result (success, error: the extender says so, status: not 200, timeout, unreachable, malformed, not_sent).",
+);
+pub(super) const EXTENDER_DURATION: Family = histogram(
+    "muster_extender_call_duration_seconds",
+    &["extender", "verb"],
+    CALL,
+    "Duration in seconds of a call of an extender, by its URL and the verb.",
+);
+pub(super) const EXTENDER_OUT_OF_RANGE: Family = counter(
+    "muster_extender_scores_out_of_range_total",
+    &["extender"],
+    "Number of scores of an extender below 0 or above 10, by its URL; they are used as they are.",
+);
+pub(super) const EXTENDER_WAITING: Family = gauge(
+    "muster_extender_waiting_pods",
+    &[],
+    "Number of pods whose scheduling cycle waits for the answer of an extender.",
+);
 pub(super) const MALFORMED: Family = counter(
     "muster_malformed_objects_total",
     &["kind"],

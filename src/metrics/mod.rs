@@ -58,6 +58,9 @@ struct Inner {
     malformed: IntCounterVec,
     quarantined: IntCounterVec,
     audit_violations: IntCounterVec,
+    extender_calls: IntCounterVec,
+    extender_seconds: HistogramVec,
+    extender_out_of_range: IntCounterVec,
     watch_events: IntCounterVec,
 }
 
@@ -70,6 +73,7 @@ struct Pending {
     assumed: IntGauge,
     pods: IntGauge,
     nodes: IntGauge,
+    asking: IntGauge,
 }
 
 impl Metrics {
@@ -106,6 +110,9 @@ impl Metrics {
             malformed: make.counters(families::MALFORMED),
             quarantined: make.counters(families::QUARANTINED),
             audit_violations: make.counters(families::AUDIT_VIOLATIONS),
+            extender_calls: make.counters(families::EXTENDER_CALLS),
+            extender_seconds: make.histograms(families::EXTENDER_DURATION),
+            extender_out_of_range: make.counters(families::EXTENDER_OUT_OF_RANGE),
             watch_events: make.counters(families::WATCH_EVENTS),
             made: Vec::new(),
             registry: registry.clone(),
@@ -172,7 +179,7 @@ impl Metrics {
 
     /// Sizes of the queues and of the cache.
     pub fn set_pending(&self, counts: &PendingCounts) {
-        let Pending { active, backoff, unschedulable, gated, assumed, pods, nodes } =
+        let Pending { active, backoff, unschedulable, gated, assumed, pods, nodes, asking } =
             &self.0.pending;
         for (gauge, count) in [
             (active, counts.active),
@@ -182,6 +189,7 @@ impl Metrics {
             (assumed, counts.assumed),
             (pods, counts.pods),
             (nodes, counts.nodes),
+            (asking, counts.asking),
         ] {
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
@@ -219,6 +227,22 @@ impl Metrics {
     /// An object was skipped because it could not be understood.
     pub fn malformed(&self, kind: &str) {
         self.0.malformed.with_label_values(&[kind]).inc();
+    }
+
+    /// A call of an extender ended.
+    pub fn extender_call(&self, extender: &str, verb: &str, result: &str) {
+        self.0.extender_calls.with_label_values(&[extender, verb, result]).inc();
+    }
+
+    /// How long a call of an extender took.
+    pub fn extender_seconds(&self, extender: &str, verb: &str, seconds: f64) {
+        self.0.extender_seconds.with_label_values(&[extender, verb]).observe(seconds);
+    }
+
+    /// An extender gave so many scores that are none.
+    pub fn extender_out_of_range(&self, extender: &str, scores: usize) {
+        let scores = u64::try_from(scores).unwrap_or(u64::MAX);
+        self.0.extender_out_of_range.with_label_values(&[extender]).inc_by(scores);
     }
 
     /// The checker found an invariant broken.
@@ -284,6 +308,7 @@ impl Pending {
             assumed: cache.with_label_values(&["assumed_pods"]),
             pods: cache.with_label_values(&["pods"]),
             nodes: cache.with_label_values(&["nodes"]),
+            asking: make.gauges(families::EXTENDER_WAITING).with_label_values(&[] as &[&str]),
         }
     }
 }

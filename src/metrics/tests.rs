@@ -21,6 +21,10 @@ muster_audit_violations_total counter invariant
 muster_bind_attempts_total counter result
 muster_bind_duration_seconds histogram result
 muster_build_info gauge version
+muster_extender_call_duration_seconds histogram extender,verb
+muster_extender_calls_total counter extender,verb,result
+muster_extender_scores_out_of_range_total counter extender
+muster_extender_waiting_pods gauge \n\
 muster_malformed_objects_total counter kind
 muster_pod_rejections_total counter plugin,profile
 muster_quarantined_pods_total counter \n\

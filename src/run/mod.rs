@@ -35,6 +35,7 @@ use self::clock::Clock;
 use self::owner::{Listed, Owner};
 use crate::config::Configuration;
 use crate::elect::{self, ElectConfig, ElectError, Leadership};
+use crate::extend::{self, Extenders};
 use crate::metrics::Metrics;
 use crate::serve::{self, ServeConfig};
 use crate::write::{self, Limits, Writer};
@@ -136,11 +137,21 @@ impl Scheduler {
         let watches_ended =
             watch::start(config.clone(), mailbox.clone(), metrics.clone(), end.clone())
                 .context("start the watches' thread")?;
+        let extenders = Extenders::start(extend::Setup {
+            extenders: &configuration.extenders,
+            config,
+            leadership: leadership.clone(),
+            answers: mailbox.clone(),
+            metrics: metrics.clone(),
+        })?;
+        let specs = extend::specs(&configuration.extenders);
+        let profiles = profiles.into_iter().map(|p| p.with_extenders(specs.clone())).collect();
         let clock = Clock::new();
         let owner = Owner {
             core: core(core_config(&options, profiles), clock),
             inbox,
             writer: writer.clone(),
+            extenders,
             leadership,
             metrics: metrics.clone(),
             clock,

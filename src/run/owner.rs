@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use muster_core::audit::Audited;
-use muster_core::io::{Input, Kind};
+use muster_core::io::{Effect, Input, Kind, Request};
 use muster_core::report::Observation;
 use muster_core::{CacheView, QueueView};
 use tokio::sync::mpsc::error::TryRecvError;
@@ -19,6 +19,7 @@ use tracing::{error, info, warn};
 use super::clock::Clock;
 use super::{Shutdown, decisions};
 use crate::elect::Leadership;
+use crate::extend::Extenders;
 use crate::metrics::Metrics;
 use crate::watch::REQUIRED;
 use crate::write::Writer;
@@ -86,6 +87,7 @@ pub(super) struct Owner {
     pub(super) core: Audited,
     pub(super) inbox: mpsc::Receiver<Message>,
     pub(super) writer: Writer,
+    pub(super) extenders: Option<Extenders>,
     pub(super) leadership: Leadership,
     pub(super) metrics: Metrics,
     pub(super) clock: Clock,
@@ -234,7 +236,8 @@ impl Owner {
         }
         let begin = Instant::now();
         for _ in 0..CYCLES {
-            if self.writer.unanswered_binds() >= MAX_UNANSWERED_BINDS {
+            let asked = self.extenders.as_ref().map_or(0, Extenders::unanswered);
+            if self.writer.unanswered_binds() + asked >= MAX_UNANSWERED_BINDS {
                 // The next answer wakes us.
                 return false;
             }
@@ -249,9 +252,12 @@ impl Owner {
         true
     }
 
-    /// Gives the core's effects to the writer.
+    /// Gives the core's effects to the writer, and questions to extenders.
     fn hand_over(&mut self) {
-        let effects = self.core.take_effects();
+        let mut effects = self.core.take_effects();
+        if let Some(extenders) = &self.extenders {
+            effects = effects.into_iter().filter_map(|e| to_extenders(extenders, e)).collect();
+        }
         if effects.is_empty() {
             return;
         }
@@ -299,5 +305,16 @@ impl Owner {
             self.verbosity = verbosity;
             self.core.core_mut().set_trace(decisions::wants_trace(verbosity));
         }
+    }
+}
+
+/// Hands a question over; returns what is none.
+fn to_extenders(extenders: &Extenders, effect: Effect) -> Option<Effect> {
+    match effect {
+        Effect::Call { token, pod, request: Request::Extender { attempt, call }, .. } => {
+            extenders.submit(token, pod, attempt, call);
+            None
+        }
+        other => Some(other),
     }
 }

@@ -71,10 +71,7 @@ pub enum Complaint {
 pub(crate) fn attempt_of(decision: Decision) -> Attempt {
     let placed = match decision.outcome {
         Outcome::Scheduled { .. } | Outcome::WaitingOnPermit { .. } => true,
-        Outcome::Unschedulable
-        | Outcome::Error
-        | Outcome::Skipped
-        | Outcome::Asking => false,
+        Outcome::Unschedulable | Outcome::Error | Outcome::Skipped | Outcome::Asking => false,
     };
     Attempt { pod: decision.pod, placed, message: decision.message }
 }

@@ -297,8 +297,7 @@ impl Audit {
     }
 }
 
-const QUEUES: &[&str] =
-    &["active", "backoff", "unschedulable", "gated", "quarantined", "asking"];
+const QUEUES: &[&str] = &["active", "backoff", "unschedulable", "gated", "quarantined", "asking"];
 
 /// Whether a queue or a binding should have the pod.
 fn has_a_place(pod: &Pod) -> bool {

@@ -110,12 +110,14 @@ impl ProfileFacts {
             modelled: MODELLED.iter().copied().filter(|name| has(name)).collect(),
             complete: !extended
                 && plugins()
-                .filter(|p| p.as_filter().is_some() || p.as_pre_filter().is_some())
-                .all(|p| MODELLED.contains(&p.name()) || IDLE.contains(&p.name())),
+                    .filter(|p| p.as_filter().is_some() || p.as_pre_filter().is_some())
+                    .all(|p| MODELLED.contains(&p.name()) || IDLE.contains(&p.name())),
             plain_gates: gates.into_iter().all(|p| p.name() == "SchedulingGates"),
             extended,
             // Who needs an extender waits for a turn, and others pass by.
-            plain_order: !extended && sorts.iter().all(|p| p.name() == "PrioritySort") && !sorts.is_empty(),
+            plain_order: !extended
+                && sorts.iter().all(|p| p.name() == "PrioritySort")
+                && !sorts.is_empty(),
         }
     }
 }

@@ -5,8 +5,8 @@ use super::attempts::Failure;
 use super::pods::{MOST_UNKNOWNS, Place, Pod, Stage};
 use super::world::key_of;
 use crate::io::{
-    Change, Effect, EventRecord, ExtenderCall, Input, Kind, Object, PodRef, Reply, Request, StatusPatch, Tick,
-    WriteError,
+    Change, Effect, EventRecord, ExtenderCall, Input, Kind, Object, PodRef, Reply, Request,
+    StatusPatch, Tick, WriteError,
 };
 
 /// Notes of events are cut somewhere beyond this.

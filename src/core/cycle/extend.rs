@@ -91,9 +91,7 @@ impl Core {
         let name = |position: &usize| extenders.get(*position).map(|e| Arc::clone(&e.name));
         let (verb, asked) = match &question {
             Question::Filter(position) => ("filter nodes", name(position)),
-            Question::Prioritize(positions) => {
-                ("score nodes", positions.first().and_then(name))
-            }
+            Question::Prioritize(positions) => ("score nodes", positions.first().and_then(name)),
             Question::Preempt(position) => ("confirm a preemption", name(position)),
         };
         let plugin = asked.unwrap_or_default();

@@ -17,6 +17,9 @@ use crate::model::PodId;
 use crate::queue::{EXTENDER, PluginMask, QueueCx};
 use crate::report::{AttemptResult, Observation, fit_message, truncate_note};
 
+/// What is said of a node that extenders left out and said nothing of.
+const LEFT_OUT: &str = "node(s) didn't pass the filters of extenders";
+
 /// What becomes of the node a pod is expected on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Nominate {
@@ -110,19 +113,23 @@ impl Failure {
         outside: &Outside,
     ) -> Self {
         let mut failure = Self::fit(profile, ledger, cluster.node_count());
-        if !outside.took || !failure.rejected {
+        if !failure.rejected {
             return failure;
         }
-        failure.rejectors |= 1 << EXTENDER;
+        if outside.took {
+            failure.rejectors |= 1 << EXTENDER;
+        }
         if ledger.prepared.rejected.is_some() {
             return failure;
         }
+        let silent = [LEFT_OUT.into()];
         let verdicts = ledger.verdicts(profile);
         let mut reasons: Vec<(u32, &[Arc<str>])> =
             verdicts.iter().map(|v| (v.nodes, v.status.reasons.as_slice())).collect();
         for node in ledger.fitting() {
+            // Upstream is silent about nodes that an extender leaves out without a word.
             let status = outside.statuses.get(&cluster.node(node).name);
-            reasons.extend(status.map(|status| (1, status.reasons.as_slice())));
+            reasons.push((1, status.map_or(&silent[..], |status| &status.reasons)));
         }
         failure.message = fit_message(cluster.node_count(), reasons);
         failure

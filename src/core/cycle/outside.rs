@@ -66,11 +66,7 @@ fn interested<'a>(
 }
 
 /// The first binder from a position on.
-pub(super) fn binder(
-    extenders: &[ExtenderSpec],
-    shape: &PodShape,
-    from: usize,
-) -> Option<usize> {
+pub(super) fn binder(extenders: &[ExtenderSpec], shape: &PodShape, from: usize) -> Option<usize> {
     interested(extenders, shape, from, |e| e.binds).next()
 }
 

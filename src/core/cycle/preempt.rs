@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::ledger::Ledger;
-use super::trial::Trial;
 use super::outside::{Outside, Question};
+use super::trial::Trial;
 use super::{Core, failure::Failure, failure::Nominate};
 use crate::bugs::bug;
 use crate::cluster::{Budget, Cluster, NodeId};

@@ -127,8 +127,8 @@ fn what_extenders_say_of_nodes_is_said_of_the_pod_and_any_event_wakes_it() {
         &failed(
             "p",
             "Unschedulable",
-            "0/4 nodes are available: 1 no licence, 1 node(s) had untolerated taint(s), 1 wrong \
-             rack. preemption: 0/4 nodes are available: 1 No preemption victims found for \
+            "0/4 nodes are available: 1 no licence, 1 node(s) didn't pass the filters of \
+             extenders, 1 node(s) had untolerated taint(s), 1 wrong rack. preemption: 0/4 nodes are available: 1 No preemption victims found for \
              incoming pod, 3 Preemption is not helpful for scheduling.",
         ),
     );
@@ -232,7 +232,12 @@ fn if_nothing_is_left_of_the_answer_the_pod_waits_for_what_came_meanwhile() {
     h.node(node("n2"));
     check(
         h.extender("p", left("n1")),
-        &failed("p", "Unschedulable", "0/1 nodes are available:"),
+        &failed(
+            "p",
+            "Unschedulable",
+            "0/1 nodes are available: 1 node(s) didn't pass the filters of extenders. preemption: \
+             0/1 nodes are available: 1 Preemption is not helpful for scheduling.",
+        ),
     );
     // The node that came was an event: no other is needed.
     h.sleep(3);

@@ -32,10 +32,7 @@ fn the_watch_says_whether_the_extender_bound_it() {
         let mut h = lent(false);
         check(h.extender("p", reply), "");
         h.edit("p", |p| p.spec.node_name = "n1".into());
-        check(
-            h.effects(),
-            "Normal default/p Scheduled: Successfully assigned default/p to n1",
-        );
+        check(h.effects(), "Normal default/p Scheduled: Successfully assigned default/p to n1");
         h.assert_idle();
     }
 }
@@ -53,8 +50,7 @@ fn a_bind_seen_before_the_answer_counts() {
 fn a_bind_that_never_shows_is_given_up_and_the_room_with_it() {
     let late = "extender \"e\" says that it bound the pod, but the API server does not show it \
                 after 10s";
-    for (reply, message) in
-        [(ExtenderReply::Bound, late), (in_doubt(), "Post \"e/bind\": timeout")]
+    for (reply, message) in [(ExtenderReply::Bound, late), (in_doubt(), "Post \"e/bind\": timeout")]
     {
         let mut h = lent(false);
         h.extender("p", reply);

@@ -1,0 +1,260 @@
+//! Extenders: the core's questions as HTTP calls to programs of others.
+//!
+//! Owns: the clients, what goes over the wire (upstream's JSON, `k8s.io/kube-scheduler
+//! /extender/v1`), the full objects that extenders want, deadlines and limits. Every
+//! question is answered, once, whatever becomes of the call; nothing is asked twice.
+//! Runs on a thread of its own, so that large bodies delay neither the core nor the
+//! lease. Must never decide: what an answer means is the core's business.
+
+mod ask;
+mod client;
+mod nodes;
+mod pods;
+#[cfg(test)]
+mod tests;
+mod tls;
+mod wire;
+
+pub use client::{DEFAULT_TIMEOUT, answer_limit};
+pub use tls::TlsError;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use muster_core::framework::{ExtenderId, ExtenderSpec};
+use muster_core::io::{ExtenderCall, ExtenderReply, Input, PodRef, Reply, Scores, Token};
+use tokio::runtime::Runtime;
+use tokio::sync::{Semaphore, mpsc};
+use tracing::{error, warn};
+
+use self::client::Extender;
+use self::nodes::FullNodes;
+use self::pods::FullPods;
+use crate::client::ClientError;
+use crate::config;
+use crate::elect::Leadership;
+use crate::metrics::Metrics;
+use crate::run::Message;
+
+/// Calls on their way at a time, to all extenders together; more wait.
+pub const MAX_FLYING: usize = 64;
+
+/// Why extenders cannot be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ExtendError {
+    /// An address is none.
+    #[error("extenders: urlPrefix {url:?}: {reason}; give a URL such as http://10.0.0.1:8888/path")]
+    Address {
+        /// What was given.
+        url: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// TLS cannot be set up.
+    #[error("extenders: {url}: {source}")]
+    Tls {
+        /// Which extender.
+        url: String,
+        /// What is wrong.
+        source: TlsError,
+    },
+    /// The API server cannot be asked for full objects.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// No thread.
+    #[error("cannot start the extenders' thread: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+/// What extenders need.
+pub struct Setup<'a> {
+    /// The extenders, as configured.
+    pub extenders: &'a [config::Extender],
+    /// Where the API server is.
+    pub config: &'a kube::Config,
+    /// When a bind may be asked for.
+    pub leadership: Leadership,
+    /// Where answers go.
+    pub answers: mpsc::Sender<Message>,
+    /// Metrics.
+    pub metrics: Metrics,
+}
+
+/// A question with all that its answer needs.
+struct Asked {
+    token: Token,
+    pod: PodRef,
+    attempt: u64,
+}
+
+struct Shared {
+    extenders: BTreeMap<ExtenderId, Extender>,
+    pods: FullPods,
+    /// Only while an extender wants them.
+    nodes: Option<FullNodes>,
+    leadership: Leadership,
+    answers: mpsc::Sender<Message>,
+    metrics: Metrics,
+    flying: Semaphore,
+    unanswered: AtomicUsize,
+}
+
+/// The extenders that are configured.
+pub struct Extenders {
+    shared: Arc<Shared>,
+    /// Taken only at the end.
+    runtime: Option<Runtime>,
+}
+
+impl Extenders {
+    /// Starts to talk to extenders; `None` if there are none.
+    ///
+    /// # Errors
+    ///
+    /// If an address or a certificate cannot be used.
+    pub fn start(setup: Setup<'_>) -> Result<Option<Self>, ExtendError> {
+        if setup.extenders.is_empty() {
+            return Ok(None);
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("extend")
+            .enable_all()
+            .build()?;
+        let mut extenders = BTreeMap::new();
+        for (id, extender) in (0..).map(ExtenderId).zip(setup.extenders) {
+            extenders.insert(id, Extender::new(extender, &setup.metrics)?);
+        }
+        let wants_nodes = setup.extenders.iter().any(wants_nodes);
+        let nodes = match wants_nodes {
+            true => Some(FullNodes::follow(setup.config, runtime.handle())?),
+            false => None,
+        };
+        let shared = Arc::new(Shared {
+            extenders,
+            pods: FullPods::new(setup.config)?,
+            nodes,
+            leadership: setup.leadership,
+            answers: setup.answers,
+            metrics: setup.metrics,
+            flying: Semaphore::new(MAX_FLYING),
+            unanswered: AtomicUsize::new(0),
+        });
+        Ok(Some(Self { shared, runtime: Some(runtime) }))
+    }
+
+    /// Takes a question over: the answer comes as an input.
+    pub fn submit(&self, token: Token, pod: PodRef, attempt: u64, call: ExtenderCall) {
+        let Some(runtime) = &self.runtime else {
+            return;
+        };
+        let shared = Arc::clone(&self.shared);
+        shared.unanswered.fetch_add(1, Ordering::Relaxed);
+        let asked = Asked { token, pod, attempt };
+        runtime.spawn(async move {
+            let answers = shared.answers.clone();
+            let of_call = Arc::clone(&shared);
+            // A panic is an answer too: nobody else would tell the core.
+            let work = tokio::spawn(async move { of_call.reply(&asked, &call).await });
+            let reply = work.await.unwrap_or_else(|ended| {
+                error!("a call of an extender ended: {ended}");
+                ExtenderReply::Failed { error: "the call ended".into(), in_doubt: true }
+            });
+            shared.unanswered.fetch_sub(1, Ordering::Relaxed);
+            let input = Input::Reply { token, reply: Reply::Extender(reply) };
+            // Nobody listens only at the end.
+            let _ = answers.send(Message::Input(input)).await;
+        });
+    }
+
+    /// Questions taken over and not answered yet.
+    #[must_use]
+    pub fn unanswered(&self) -> usize {
+        self.shared.unanswered.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Extenders {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Whether names do not suffice.
+fn wants_nodes(extender: &config::Extender) -> bool {
+    let sees_nodes = !extender.filter_verb.is_empty() || !extender.prioritize_verb.is_empty();
+    !extender.node_cache_capable && sees_nodes
+}
+
+/// What the core is told of extenders: in the order of the configuration.
+#[must_use]
+pub fn specs(extenders: &[config::Extender]) -> Vec<ExtenderSpec> {
+    let spec = |(id, e): (u32, &config::Extender)| ExtenderSpec {
+        id: ExtenderId(id),
+        name: e.url_prefix.as_str().into(),
+        filters: !e.filter_verb.is_empty(),
+        prioritizes: !e.prioritize_verb.is_empty(),
+        preempts: !e.preempt_verb.is_empty(),
+        binds: !e.bind_verb.is_empty(),
+        weight: e.weight,
+        ignorable: e.ignorable,
+        managed: e.managed_resources.iter().map(|r| r.name.as_str().into()).collect(),
+        ignores_room: e.managed_resources.iter().any(|r| r.ignored_by_scheduler),
+    };
+    (0..).zip(extenders).map(spec).collect()
+}
+
+/// Resources that NodeResourcesFit leaves to extenders. As upstream, if there are any
+/// they take the place of its own `ignoredResources`.
+#[must_use]
+pub fn ignored_resources(extenders: &[config::Extender]) -> Vec<String> {
+    let resources = extenders.iter().flat_map(|e| &e.managed_resources);
+    resources.filter(|r| r.ignored_by_scheduler).map(|r| r.name.clone()).collect()
+}
+
+impl Shared {
+    async fn reply(&self, asked: &Asked, call: &ExtenderCall) -> ExtenderReply {
+        let Ok(_turn) = self.flying.acquire().await else {
+            return failed("extenders are not asked any more");
+        };
+        match call {
+            ExtenderCall::Filter { extender, nodes } => match self.find(*extender) {
+                Ok(extender) => self.filter(asked, extender, nodes).await,
+                Err(reply) => reply,
+            },
+            ExtenderCall::Prioritize { extenders, nodes } => {
+                let each = extenders.iter().map(|id| async {
+                    match self.find(*id) {
+                        Ok(extender) => self.prioritize(asked, extender, nodes).await,
+                        Err(_) => Scores::Err(UNKNOWN.into()),
+                    }
+                });
+                ExtenderReply::Prioritized(futures::future::join_all(each).await)
+            }
+            ExtenderCall::Preempt { extender, candidates } => match self.find(*extender) {
+                Ok(extender) => self.preempt(asked, extender, candidates).await,
+                Err(reply) => reply,
+            },
+            ExtenderCall::Bind { extender, node } => match self.find(*extender) {
+                Ok(extender) => self.bind(asked, extender, node).await,
+                Err(reply) => reply,
+            },
+        }
+    }
+
+    fn find(&self, id: ExtenderId) -> Result<&Extender, ExtenderReply> {
+        self.extenders.get(&id).ok_or_else(|| {
+            warn!(?id, "{UNKNOWN}");
+            failed(UNKNOWN)
+        })
+    }
+}
+
+const UNKNOWN: &str = "there is no such extender";
+
+fn failed(error: &str) -> ExtenderReply {
+    ExtenderReply::Failed { error: error.into(), in_doubt: false }
+}
