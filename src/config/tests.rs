@@ -132,7 +132,6 @@ profiles:
         config.warnings,
         [
             "enableProfiling: has no effect: Muster has no /debug/pprof",
-            "extenders: is read and kept but does not act in this version: no extender is called",
             "clientConnection.contentType: has no effect: Muster chooses the encoding by itself",
             "profiles[0].plugins: is read and kept but does not act in this version: the default plugins run with their default arguments and weights",
             "profiles[0].pluginConfig: is read and kept but does not act in this version: the default plugins run with their default arguments and weights",

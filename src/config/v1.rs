@@ -68,9 +68,6 @@ pub(super) fn configuration(mut file: Object<'_>) -> Configuration {
     }
     let election = file.object("leaderElection");
     let client = file.object("clientConnection");
-    if file.has("extenders") {
-        warnings.push(later("extenders", "no extender is called"));
-    }
     Configuration {
         file: None,
         leader_election: leader_election(election),

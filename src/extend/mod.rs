@@ -81,9 +81,8 @@ pub struct Setup<'a> {
     pub metrics: Metrics,
 }
 
-/// A question with all that its answer needs.
+/// On whose behalf something is asked.
 struct Asked {
-    token: Token,
     pod: PodRef,
     attempt: u64,
 }
@@ -151,7 +150,7 @@ impl Extenders {
         };
         let shared = Arc::clone(&self.shared);
         shared.unanswered.fetch_add(1, Ordering::Relaxed);
-        let asked = Asked { token, pod, attempt };
+        let asked = Asked { pod, attempt };
         runtime.spawn(async move {
             let answers = shared.answers.clone();
             let of_call = Arc::clone(&shared);

@@ -84,6 +84,7 @@ pub struct Scheduler {
     watches_ended: oneshot::Receiver<()>,
     mailbox: mpsc::Sender<Message>,
     client: kube::Client,
+    metrics: Metrics,
 }
 
 impl Scheduler {
@@ -177,6 +178,7 @@ impl Scheduler {
             watches_ended,
             mailbox,
             client,
+            metrics,
         })
     }
 
@@ -217,6 +219,12 @@ impl Scheduler {
     #[must_use]
     pub fn mailbox(&self) -> mpsc::Sender<Message> {
         self.mailbox.clone()
+    }
+
+    /// Its metrics.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// Ends in good order: no new cycles, then the writes, then the rest.

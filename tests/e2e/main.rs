@@ -7,6 +7,7 @@
 
 mod budgets;
 mod elect;
+mod extender;
 mod failover;
 mod healthy;
 mod model;

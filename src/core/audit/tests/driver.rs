@@ -8,8 +8,8 @@ use muster_api::k8s;
 use crate::audit::{Audit, Audited, PointLog, Violation, Witness};
 use crate::framework::Profile;
 use crate::io::{
-    Change, Effect, Eviction, Input, Kind, Object, ObjectKey, PodRef, Reply, Request, StatusPatch,
-    Tick, Token, WriteError,
+    Change, Effect, Eviction, ExtenderCall, Input, Kind, Object, ObjectKey, PodRef, Reply, Request,
+    StatusPatch, Tick, Token, WriteError,
 };
 use crate::testing::{NodeExt as _, PodExt as _, node, pod, resources};
 use crate::{Backoff, Config, Core};
@@ -18,10 +18,10 @@ const STEPS: usize = 700;
 const NODES: u64 = 5;
 const PODS: u64 = 24;
 
-struct Rng(u64);
+pub(super) struct Rng(u64);
 
 impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
+    pub(super) fn below(&mut self, n: u64) -> u64 {
         // SplitMix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -30,7 +30,7 @@ impl Rng {
         (z ^ (z >> 31)) % n
     }
 
-    fn one_in(&mut self, n: u64) -> bool {
+    pub(super) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
@@ -46,17 +46,19 @@ struct Budget {
     disrupted: Vec<String>,
 }
 
-struct Driver {
-    core: Audited,
-    now: Tick,
-    rng: Rng,
+pub(super) struct Driver {
+    pub(super) core: Audited,
+    pub(super) now: Tick,
+    pub(super) rng: Rng,
     version: u64,
     nodes: BTreeMap<String, k8s::Node>,
-    pods: BTreeMap<String, k8s::Pod>,
+    pub(super) pods: BTreeMap<String, k8s::Pod>,
     /// What the watch has yet to show, in order.
     watch: VecDeque<Input>,
     binds: Vec<(PodRef, String, u64)>,
     calls: Vec<Token>,
+    /// What extenders were asked.
+    pub(super) asked: Vec<(Token, PodRef, ExtenderCall)>,
     /// Evictions that were asked for, dry ones among them.
     evictions: Vec<(Token, PodRef, bool)>,
     /// Budgets over pods by their label `app`.
@@ -97,6 +99,7 @@ pub(super) fn run(seed: u64, change: impl FnOnce(&mut Config)) -> (Vec<Violation
         watch: VecDeque::new(),
         binds: Vec::new(),
         calls: Vec::new(),
+        asked: Vec::new(),
         evictions: Vec::new(),
         budgets: BTreeMap::new(),
         held: Vec::new(),
@@ -144,6 +147,7 @@ impl Driver {
             }
             24 | 25 => self.evict(),
             26 => self.end_one(),
+            27 | 28 if !self.asked.is_empty() => self.extend(),
             _ => {
                 let _ = self.core.schedule_one(self.now);
             }
@@ -159,6 +163,9 @@ impl Driver {
                 }
                 Effect::Call { token, request: Request::Evict { victim, dry_run }, .. } => {
                     self.evictions.push((token, victim, dry_run));
+                }
+                Effect::Call { token, pod, request: Request::Extender { call, .. }, .. } => {
+                    self.asked.push((token, pod, call));
                 }
                 Effect::Call { token, .. } => self.calls.push(token),
                 Effect::PatchStatus(patch) => self.patch(&patch),
@@ -460,11 +467,26 @@ impl Driver {
         let at = self.rng.below(self.binds.len() as u64) as usize;
         let (pod, node, attempt) = self.binds.remove(at);
         let roll = self.rng.below(10);
-        let mut result = match self.pods.get_mut(&*pod.name) {
-            _ if roll == 0 => Err(WriteError::Rejected("denied".into())),
-            _ if roll == 1 => Err(WriteError::Unknown("lost on the way there".into())),
-            Some(p) if *p.metadata.uid != *pod.uid => Err(WriteError::Conflict("uid".into())),
-            Some(p) if !p.spec.node_name.is_empty() => Err(WriteError::Conflict("bound".into())),
+        let mut result = match roll {
+            0 => Err(WriteError::Rejected("denied".into())),
+            1 => Err(WriteError::Unknown("lost on the way there".into())),
+            _ => self.bind(&pod, node),
+        };
+        if result.is_ok() && roll == 2 {
+            result = Err(WriteError::Unknown("lost on the way back".into()));
+        }
+        self.core.apply(self.now, Input::BindDone { pod, attempt, result });
+    }
+
+    /// The server binds a pod, and the watch will show it.
+    pub(super) fn bind(&mut self, pod: &PodRef, node: String) -> Result<(), WriteError> {
+        match self.pods.get_mut(&*pod.name) {
+            Some(p) if *p.metadata.uid != *pod.uid => {
+                return Err(WriteError::Conflict("uid".into()));
+            }
+            Some(p) if !p.spec.node_name.is_empty() => {
+                return Err(WriteError::Conflict("bound".into()));
+            }
             Some(p) => {
                 p.spec.node_name = node;
                 p.status.phase = "Running".into();
@@ -475,17 +497,11 @@ impl Driver {
                     ..Default::default()
                 });
                 self.scheduled += 1;
-                Ok(())
             }
-            None => Err(WriteError::NotFound("gone".into())),
-        };
-        if result.is_ok() {
-            self.publish(&pod.name.clone());
-            if roll == 2 {
-                result = Err(WriteError::Unknown("lost on the way back".into()));
-            }
+            None => return Err(WriteError::NotFound("gone".into())),
         }
-        self.core.apply(self.now, Input::BindDone { pod, attempt, result });
+        self.publish(&pod.name.clone());
+        Ok(())
     }
 
     fn reply(&mut self) {
@@ -530,6 +546,10 @@ impl Driver {
             }
             while !self.binds.is_empty() {
                 self.answer();
+                self.look();
+            }
+            while !self.asked.is_empty() {
+                self.extend();
                 self.look();
             }
             while !self.calls.is_empty() {

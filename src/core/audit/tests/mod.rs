@@ -1,6 +1,7 @@
 //! The checker finds what is wrong and nothing else.
 
 mod driver;
+mod extenders;
 mod histories;
 mod preemptions;
 mod seeds;
