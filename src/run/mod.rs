@@ -25,6 +25,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use muster_core::audit::{Audit, Audited};
+use muster_core::framework::{PluginArgs, Registry};
 use muster_core::{Backoff, Config, Core, Profile};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
@@ -63,7 +64,12 @@ pub async fn run(options: Options) -> Result<ExitCode> {
     let kubeconfig = options.kubeconfig.as_deref();
     let config = client::load(kubeconfig).await?;
     let names = options.configuration.scheduler_names();
-    let profiles = names.iter().map(|name| Profile::default_named(name)).collect();
+    let mut args = PluginArgs::default();
+    args.fit.ignored_resources = extend::ignored_resources(&options.configuration.extenders);
+    let build = |name: &String| {
+        Profile::build(name, Profile::defaults().iter().copied(), &args, &Registry::in_tree())
+    };
+    let profiles = names.iter().map(build).collect::<Result<_, _>>()?;
     let mut scheduler = Scheduler::start(options, profiles, &config).await?;
     let code = scheduler.until_the_end().await?;
     Ok(code)

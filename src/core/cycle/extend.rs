@@ -167,7 +167,7 @@ impl Core {
         let profile = &self.profiles[profile_id];
         let shape = self.cluster.shape(shape_id);
         let extenders = profile.extenders();
-        let Some(ledger) = self.ledgers.get(&shape_id) else {
+        let Some(ledger) = self.ledgers.get_mut(&shape_id) else {
             return Err(Failure::no_nodes());
         };
         let name = |node: NodeId| Arc::clone(&self.cluster.node(node).name);
@@ -187,6 +187,11 @@ impl Core {
         }
         if outside.first != First::Done {
             outside.with_all_nodes();
+        }
+        if let Some(node) = expected {
+            // One among the others: what is kept of it counts the pod against itself.
+            ledger.expect_once(profile, shape, &self.cluster, node, Ok(()));
+            ledger.open_classes(profile);
         }
         let count = self.cluster.node_count();
         if ledger.is_broken() {

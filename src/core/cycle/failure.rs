@@ -116,7 +116,10 @@ impl Failure {
         if !failure.rejected {
             return failure;
         }
-        if outside.took {
+        // A node that came while extenders were asked about others has nobody else to
+        // speak for it: whatever brought it must count as news.
+        let fitting = ledger.fitting();
+        if outside.took || !fitting.is_empty() {
             failure.rejectors |= 1 << EXTENDER;
         }
         if ledger.prepared.rejected.is_some() {
@@ -126,7 +129,7 @@ impl Failure {
         let verdicts = ledger.verdicts(profile);
         let mut reasons: Vec<(u32, &[Arc<str>])> =
             verdicts.iter().map(|v| (v.nodes, v.status.reasons.as_slice())).collect();
-        for node in ledger.fitting() {
+        for node in fitting {
             // Upstream is silent about nodes that an extender leaves out without a word.
             let status = outside.statuses.get(&cluster.node(node).name);
             reasons.push((1, status.map_or(&silent[..], |status| &status.reasons)));

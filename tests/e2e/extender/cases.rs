@@ -7,7 +7,7 @@ use muster::config::{Extender, ExtenderTls, ManagedResource};
 use serde_json::{Value, json};
 
 use super::server::{Answer, Certificate, Server, nodes_of, pass, scored};
-use super::{bound, counted, extender, new_pod, start, waits};
+use super::{bound, counted, end, extender, new_pod, start, waits};
 use crate::support::{Cluster, SOON, eventually, free_port};
 
 const GPU: &str = "example.com/gpu";
@@ -68,7 +68,7 @@ pub(super) async fn over_tls(cluster: &Cluster) -> Result<()> {
         http_timeout: Some(TIMEOUT),
         ..extender(&url, &["filter", "prioritize"])
     };
-    let mut scheduler = start(cluster, "tls", vec![spec]).await?;
+    let scheduler = start(cluster, "tls", vec![spec]).await?;
     let names = [
         "plain",
         "wild",
@@ -127,7 +127,7 @@ pub(super) async fn over_tls(cluster: &Cluster) -> Result<()> {
     }
     let beyond = format!("muster_extender_scores_out_of_range_total{{extender=\"{url}\"}}");
     ensure!(counted(scheduler.metrics(), &beyond) > 0.0, "no score was out of range");
-    scheduler.end().await;
+    end(scheduler).await?;
     drop(server);
     // A certificate that nobody we trust has signed is refused.
     let other = Certificate::new()?;
@@ -136,11 +136,11 @@ pub(super) async fn over_tls(cluster: &Cluster) -> Result<()> {
     let data = base64(certificate.pem.as_bytes());
     let tls = ExtenderTls { ca_data: data, ..ExtenderTls::default() };
     let spec = Extender { tls_config: Some(tls), ..extender(&url, &["filter"]) };
-    let mut scheduler = start(cluster, "untrusted", vec![spec]).await?;
+    let scheduler = start(cluster, "untrusted", vec![spec]).await?;
     new_pod(cluster, "untrusted", "untrusting", &json!({})).await?;
     waits(cluster, "untrusting", "SchedulerError", "invalid peer certificate").await?;
     ensure!(server.asked("filter", "untrusting").is_empty(), "it was told of the pod");
-    scheduler.end().await;
+    end(scheduler).await?;
     cluster.say("over TLS: done");
     Ok(())
 }
@@ -152,8 +152,8 @@ pub(super) async fn dead_and_alive(cluster: &Cluster) -> Result<()> {
     let url = format!("http://127.0.0.1:{port}");
     let dead = extender(&url, &["filter", "prioritize"]);
     let ignorable = Extender { ignorable: true, ..dead.clone() };
-    let mut needs = start(cluster, "needs", vec![dead]).await?;
-    let mut ignores = start(cluster, "ignores", vec![ignorable]).await?;
+    let needs = start(cluster, "needs", vec![dead]).await?;
+    let ignores = start(cluster, "ignores", vec![ignorable]).await?;
     new_pod(cluster, "needs", "needs", &json!({})).await?;
     new_pod(cluster, "ignores", "ignores", &json!({})).await?;
     let message = format!("Post \"{url}/filter\": ");
@@ -171,8 +171,8 @@ pub(super) async fn dead_and_alive(cluster: &Cluster) -> Result<()> {
             .await?;
     bound(cluster, "needs").await?;
     ensure!(server.asked("filter", "needs").len() == 1, "asked again without need");
-    needs.end().await;
-    ignores.end().await;
+    end(needs).await?;
+    end(ignores).await?;
     cluster.say("dead and alive: done");
     Ok(())
 }
@@ -189,7 +189,7 @@ pub(super) async fn managed(cluster: &Cluster) -> Result<()> {
     let url = format!("http://{}", server.address);
     let gpu = ManagedResource { name: GPU.to_owned(), ignored_by_scheduler: true };
     let spec = Extender { managed_resources: vec![gpu], ..extender(&url, &["filter", "bind"]) };
-    let mut scheduler = start(cluster, "managed", vec![spec]).await?;
+    let scheduler = start(cluster, "managed", vec![spec]).await?;
     // No node offers the resource: that is the extender's business.
     let wants = json!({"limits": {GPU: "1", "cpu": "100m"}});
     new_pod(cluster, "managed", "with-gpu", &wants).await?;
@@ -213,7 +213,10 @@ pub(super) async fn managed(cluster: &Cluster) -> Result<()> {
         Ok(events.iter().any(|e| e["reason"] == "Scheduled"))
     })
     .await?;
-    scheduler.end().await;
+    end(scheduler).await?;
+    // By the nodes' own figures there is no room for it.
+    let path = "/api/v1/namespaces/default/pods/with-gpu";
+    cluster.admin.request_text(http::Request::delete(path).body(Vec::new())?).await?;
     cluster.say("managed: done");
     Ok(())
 }
@@ -238,7 +241,7 @@ pub(super) async fn preempts(cluster: &Cluster) -> Result<()> {
     let server = Server::start("127.0.0.1:0", None, cluster.admin.clone(), script).await?;
     let url = format!("http://{}", server.address);
     let spec = Extender { node_cache_capable: false, ..extender(&url, &["preempt"]) };
-    let mut scheduler = start(cluster, "preempts", vec![spec]).await?;
+    let scheduler = start(cluster, "preempts", vec![spec]).await?;
     for i in 0..3 {
         new_pod(cluster, "preempts", &format!("fill-{i}"), &json!({"requests": {"cpu": "6"}}))
             .await?;
@@ -260,7 +263,7 @@ pub(super) async fn preempts(cluster: &Cluster) -> Result<()> {
     ensure!(victims.as_object().map(|all| all.len()) == Some(3), "{victims}");
     let pod = &victims["node-2"]["Pods"][0];
     ensure!(pod["spec"]["containers"][0]["command"] == json!(["sleep"]), "whole pods: {pod}");
-    scheduler.end().await;
+    end(scheduler).await?;
     cluster.say("preempts: done");
     Ok(())
 }

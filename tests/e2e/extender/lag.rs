@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::server::{Answer, Server, pass};
-use super::{bound, extender, new_pod, start};
+use super::{bound, end, extender, new_pod, start};
 use crate::support::Cluster;
 
 /// How long each call of the extender takes.
@@ -18,7 +18,7 @@ const SLOW: Duration = Duration::from_secs(3);
 /// More pods than may be parked at a time.
 const PODS: usize = 24;
 /// Changes whose way into the core is measured.
-const CHANGES: usize = 40;
+const CHANGES: usize = 100;
 /// Nineteen of twenty changes are taken in within this.
 const LIMIT: Duration = Duration::from_millis(100);
 
@@ -26,7 +26,7 @@ pub(super) async fn ingestion(cluster: &Cluster) -> Result<()> {
     let script = |_: &str, _: &str, question: &Value| Answer::Late(SLOW, Box::new(pass(question)));
     let server = Server::start("127.0.0.1:0", None, cluster.admin.clone(), script).await?;
     let url = format!("http://{}", server.address);
-    let mut scheduler = start(cluster, "slow", vec![extender(&url, &["filter"])]).await?;
+    let scheduler = start(cluster, "slow", vec![extender(&url, &["filter"])]).await?;
     for i in 0..PODS {
         new_pod(cluster, "slow", &format!("slow-{i:02}"), &json!({})).await?;
     }
@@ -61,7 +61,7 @@ pub(super) async fn ingestion(cluster: &Cluster) -> Result<()> {
     for i in 0..PODS {
         bound(cluster, &format!("slow-{i:02}")).await?;
     }
-    scheduler.end().await;
+    end(scheduler).await?;
     Ok(())
 }
 

@@ -102,6 +102,15 @@ async fn waits(cluster: &Cluster, name: &str, reason: &str, message: &str) -> Re
     Ok(())
 }
 
+/// Ends a scheduler in whose steps its checker found nothing wrong.
+async fn end(mut scheduler: Scheduler) -> Result<()> {
+    scheduler.end().await;
+    let text = scheduler.metrics().encode();
+    let violation = text.lines().find(|l| l.starts_with("muster_audit_violations_total{"));
+    ensure!(violation.is_none(), "{violation:?}");
+    Ok(())
+}
+
 /// A counter's value; 0 if there is none.
 fn counted(metrics: &Metrics, sample: &str) -> f64 {
     let text = metrics.encode();

@@ -6,7 +6,7 @@ use super::driver::{Driver, run};
 use crate::framework::{ExtenderId, ExtenderSpec};
 use crate::io::{ExtenderCall, ExtenderReply, Input, NodeVictims, Reply, Scores};
 
-const SEEDS: u64 = 120;
+const SEEDS: u64 = 60;
 
 fn failed(in_doubt: bool) -> ExtenderReply {
     ExtenderReply::Failed { error: "down".into(), in_doubt }
