@@ -53,6 +53,7 @@ pub use witness::Witness;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::framework::PostFilter;
 use crate::io::{Effect, Input, Tick};
 use crate::{Backoff, Config, Decision};
 use fit::Rules;
@@ -85,6 +86,8 @@ struct ProfileFacts {
     plain_gates: bool,
     /// Ordered by priority, then time.
     plain_order: bool,
+    /// Some plugin may have pods go against their budgets.
+    may_force: bool,
 }
 
 impl ProfileFacts {
@@ -107,6 +110,7 @@ impl ProfileFacts {
                 .filter(|p| p.as_filter().is_some() || p.as_pre_filter().is_some())
                 .all(|p| MODELLED.contains(&p.name()) || IDLE.contains(&p.name())),
             plain_gates: gates.into_iter().all(|p| p.name() == "SchedulingGates"),
+            may_force: plugins().any(|p| p.as_post_filter().is_some_and(PostFilter::may_force)),
             plain_order: sorts.iter().all(|p| p.name() == "PrioritySort") && !sorts.is_empty(),
         }
     }
