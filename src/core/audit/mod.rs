@@ -53,6 +53,7 @@ pub use witness::Witness;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::framework::PostFilter;
 use crate::io::{Effect, Input, Tick};
 use crate::{Backoff, Config, Decision};
 use fit::Rules;
@@ -87,6 +88,8 @@ struct ProfileFacts {
     plain_order: bool,
     /// Extenders have a say: what plugins would decide is not all.
     extended: bool,
+    /// Some plugin may have pods go against their budgets.
+    may_force: bool,
 }
 
 impl ProfileFacts {
@@ -113,6 +116,7 @@ impl ProfileFacts {
                     .filter(|p| p.as_filter().is_some() || p.as_pre_filter().is_some())
                     .all(|p| MODELLED.contains(&p.name()) || IDLE.contains(&p.name())),
             plain_gates: gates.into_iter().all(|p| p.name() == "SchedulingGates"),
+            may_force: plugins().any(|p| p.as_post_filter().is_some_and(PostFilter::may_force)),
             extended,
             // Who needs an extender waits for a turn, and others pass by.
             plain_order: !extended

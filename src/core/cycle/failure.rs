@@ -200,15 +200,15 @@ impl Core {
         if failure.rejected && failure.fits_nowhere {
             match self.post_filter(now, pod, profile_id, &attempt.outside, &mut failure) {
                 PostFiltered::Nothing => {}
-                PostFiltered::Room(node, victims) => plan = Some((node, victims)),
+                PostFiltered::Room(room) => plan = Some(room),
                 PostFiltered::Ask(question, call) => {
                     return self.park(pod, profile_id, (question, call), attempt, decision);
                 }
             }
         }
         self.fail_attempt(now, pod, profile_id, failure, decision);
-        if let Some((node, victims)) = plan {
-            self.start_plan(now, pod, profile_id, node, &victims);
+        if let Some(room) = plan {
+            self.start_plan(now, pod, profile_id, room);
         }
     }
 

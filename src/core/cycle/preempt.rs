@@ -14,13 +14,14 @@ use super::{Core, failure::Failure, failure::Nominate};
 use crate::bugs::bug;
 use crate::cluster::{Budget, Cluster, NodeId};
 use crate::framework::{Code, PostFilterResult, Profile, Room, Status};
-use crate::hash::{IdMap, scramble};
+use crate::hash::{IdMap, IdSet, scramble};
 use crate::io::{ExtenderCall, NodeVictims, Tick};
 use crate::model::{Pod, PodId, PodShape};
 use crate::plugins::DefaultPreemptionArgs;
 use crate::preemption::{
     Candidate, Candidates, Preemptor, budgets_of, nothing_found, refusal, sort_by_importance,
 };
+use crate::queue::PluginMask;
 
 /// What preemption found for a shape.
 pub(crate) struct Kept {
@@ -39,16 +40,34 @@ impl Kept {
     }
 }
 
+/// Room that can be made.
+pub(super) struct Found {
+    /// Where.
+    pub(super) node: Arc<str>,
+    /// Who has to go.
+    pub(super) victims: Vec<PodId>,
+    /// Whatever their budgets say.
+    pub(super) by_force: bool,
+}
+
 /// What is known of evictions under way.
 #[derive(Default)]
 pub(super) struct Victims {
     /// Pods that have to go, and for whom: until they are gone, or may stay.
     pub(super) taken: IdMap<PodId, PodId>,
+    /// Pods that the server says are gone, until they are seen to go.
+    pub(super) gone: IdSet<PodId>,
     /// Pods that a budget kept the server from evicting: not asked for again before.
     pub(super) refused: IdMap<PodId, Tick>,
 }
 
 impl Victims {
+    /// Whether a pod is going for another one, or has gone and was not seen to.
+    fn leaves(&self, id: PodId, pod: &Pod) -> bool {
+        let evicted = pod.disrupted || self.taken.contains_key(&id);
+        pod.deleting && evicted || self.gone.contains(&id)
+    }
+
     /// Evictions per budget that were planned for others than `preemptor`, and that the
     /// budget does not show yet.
     pub(super) fn outstanding<'a>(
@@ -77,11 +96,14 @@ impl Victims {
 pub(super) enum PostFiltered {
     /// Nobody can make room.
     Nothing,
-    /// The node, and the pods that have to go.
-    Room(Arc<str>, Vec<PodId>),
+    /// Room can be made.
+    Room(Found),
     /// An extender has to be asked first.
     Ask(Question, ExtenderCall),
 }
+
+/// A candidate, and whether a budget would have to be broken for it.
+type Choice = (Arc<Candidate>, bool);
 
 /// A pod that fits nowhere, and what a PostFilter plugin may ask.
 struct Search<'a> {
@@ -95,6 +117,8 @@ struct Search<'a> {
     seed: u32,
     /// Whether a budget stood in the way.
     blocked: bool,
+    /// Plugins that keep the pod off some node whoever leaves it.
+    rejectors: PluginMask,
     outside: &'a Outside,
     /// What extenders said of nodes that plugins let pass.
     refused: BTreeMap<NodeId, Code>,
@@ -135,6 +159,7 @@ impl Core {
             victims: &self.victims,
             seed,
             blocked: false,
+            rejectors: 0,
             outside,
             refused,
             ask: None,
@@ -156,6 +181,7 @@ impl Core {
             if search.blocked {
                 failure.rejectors |= 1 << i;
             }
+            failure.rejectors |= search.rejectors;
             match &result.nominate {
                 Some(node) if node.is_empty() => failure.nominate = Nominate::Clear,
                 Some(node) => failure.nominate = Nominate::Set(Arc::clone(node)),
@@ -164,10 +190,11 @@ impl Core {
             messages.push(result.status.message());
             if result.status.code == Code::Success {
                 failure.add(&messages.pop().unwrap_or_default());
-                return match result.nominate {
-                    Some(node) => PostFiltered::Room(node, result.victims),
-                    None => PostFiltered::Nothing,
+                let Some(node) = result.nominate else {
+                    return PostFiltered::Nothing;
                 };
+                let (victims, by_force) = (result.victims, result.by_force);
+                return PostFiltered::Room(Found { node, victims, by_force });
             }
         }
         messages.retain(|m| !m.is_empty());
@@ -252,12 +279,10 @@ impl Search<'_> {
         &self,
         candidate: &Candidate,
         outstanding: &BTreeMap<(&str, &str), i32>,
-        args: &DefaultPreemptionArgs,
     ) -> Option<String> {
         let asked = |budget: (&str, &str)| outstanding.get(&budget).copied().unwrap_or(0);
         let budget = || refusal(self.cluster, &candidate.victims, asked);
-        let ignored = args.allow_budget_violations || bug!(self.cluster.bugs, BudgetIgnored);
-        let forbidden = if ignored { None } else { budget() };
+        let forbidden = if bug!(self.cluster.bugs, BudgetIgnored) { None } else { budget() };
         forbidden.or_else(|| self.refused(candidate))
     }
 
@@ -276,29 +301,34 @@ impl Search<'_> {
     /// a question that has to be asked first, or for good.
     fn confirmed(
         &mut self,
-        lawful: Vec<Arc<Candidate>>,
+        lawful: Vec<Choice>,
         args: &DefaultPreemptionArgs,
-    ) -> Result<Vec<Arc<Candidate>>, Arc<str>> {
+    ) -> Result<Vec<Choice>, Arc<str>> {
         if let Some(why) = &self.outside.no_preemption {
             return Err(Arc::clone(why));
         }
-        let mut left = match &self.outside.victims {
+        // Copied out: trials change the state for a moment.
+        let outside = self.outside;
+        let mut left: Vec<Choice> = match &outside.victims {
             None => lawful,
             Some(answer) => {
-                let answer = answer.clone();
-                answer.iter().filter_map(|said| self.candidate(said)).collect()
+                let said = answer.iter().filter_map(|said| self.candidate(said));
+                said.map(|candidate| (candidate, false)).collect()
             }
         };
         let outstanding = self.victims.outstanding(self.cluster, self.pod);
-        left.retain(|candidate| self.obstacle(candidate, &outstanding, args).is_none());
+        for (candidate, by_force) in &mut left {
+            *by_force = self.obstacle(candidate, &outstanding).is_some();
+        }
         drop(outstanding);
+        left.retain(|(_, by_force)| !by_force || args.allow_budget_violations);
         if left.is_empty() {
             return Err("no candidate node for preemption".into());
         }
-        left.sort_by_cached_key(|c| (c.rank().clone(), !scramble(c.node.0, self.seed)));
+        left.sort_by_cached_key(|(c, _)| (c.rank().clone(), !scramble(c.node.0, self.seed)));
         let extenders = self.profile.extenders();
         if let Some(next) = self.outside.next_preempt(extenders, &self.shape) {
-            let candidates = left.iter().map(|c| self.victims_of(c)).collect();
+            let candidates = left.iter().map(|(c, _)| self.victims_of(c)).collect();
             let call = ExtenderCall::Preempt { extender: extenders[next].id, candidates };
             self.ask = Some((Question::Preempt(next), call));
             return Err("".into());
@@ -370,11 +400,12 @@ impl Room for Search<'_> {
             status: Status::unschedulable(message),
             nominate: nominate.map(Into::into),
             victims: Vec::new(),
+            by_force: false,
         };
         let me = Preemptor::of(self.pod, self.pod());
         let status = self.own_node().and_then(|node| self.code_of(node));
-        let ours = |pod: PodId| self.victims.taken.contains_key(&pod);
-        if let Err(why) = me.eligible(self.cluster, status, ours) {
+        let leaves = |id: PodId, pod: &Pod| self.victims.leaves(id, pod);
+        if let Err(why) = me.eligible(self.cluster, status, leaves) {
             return unschedulable(format!("preemption: {why}"), None);
         }
         let nodes = self.cluster.node_count();
@@ -385,11 +416,11 @@ impl Room for Search<'_> {
         let extenders = self.profile.extenders();
         let asks = Outside::default().next_preempt(extenders, &self.shape).is_some();
         let wanted = if asks { args.wanted(nodes) } else { 1 };
-        let mut lawful: Vec<Arc<Candidate>> = Vec::new();
+        let mut lawful: Vec<Choice> = Vec::new();
         for candidate in kept.candidates.ranked() {
-            match self.obstacle(candidate, &outstanding, args) {
-                Some(why) => in_the_way.push(why.into()),
-                None => lawful.push(Arc::clone(candidate)),
+            match self.obstacle(candidate, &outstanding) {
+                Some(why) if !args.allow_budget_violations => in_the_way.push(why.into()),
+                obstacle => lawful.push((Arc::clone(candidate), obstacle.is_some())),
             }
             if lawful.len() >= wanted {
                 break;
@@ -407,9 +438,9 @@ impl Room for Search<'_> {
                 }
             };
         }
-        let chosen = lawful.first();
+        let chosen = lawful.into_iter().next();
         let result = match chosen {
-            Some(candidate) => {
+            Some((candidate, by_force)) => {
                 let node = &self.cluster.node(candidate.node).name;
                 let victims = candidate.victims.clone();
                 let status = Status::new(
@@ -420,10 +451,12 @@ impl Room for Search<'_> {
                         victims.len()
                     ),
                 );
-                PostFilterResult { status, nominate: Some(Arc::clone(node)), victims }
+                let nominate = Some(Arc::clone(node));
+                PostFilterResult { status, nominate, victims, by_force }
             }
             None => {
                 self.blocked = !in_the_way.is_empty();
+                self.rejectors = kept.candidates.rejectors().fold(0, |all, i| all | 1 << i);
                 unschedulable(nothing_found(&kept.candidates, nodes, &in_the_way), Some(""))
             }
         };

@@ -6,6 +6,7 @@ mod extender_preempt;
 mod harness;
 mod holds;
 mod ledger;
+mod nominate;
 mod order;
 mod panics;
 mod permit;
