@@ -163,7 +163,7 @@ fn base64(text: &str) -> Option<Vec<u8>> {
     };
     let bytes: Vec<u8> = text.bytes().filter(|b| !matches!(b, b'\r' | b'\n')).collect();
     let end = bytes.iter().rposition(|b| *b != b'=').map_or(0, |last| last + 1);
-    if bytes.len() % 4 != 0 || bytes.len() - end > 2 {
+    if !bytes.len().is_multiple_of(4) || bytes.len() - end > 2 {
         return None;
     }
     let mut out = Vec::with_capacity(bytes.len() / 4 * 3);

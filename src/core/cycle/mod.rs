@@ -407,7 +407,14 @@ impl Core {
             outside::may_ask(profile.extenders(), shape)
         };
         if asks {
-            return self.choose_outside((profile_id, shape_id), expected, outside, decision);
+            let ids = (profile_id, shape_id);
+            let choice = self.choose_outside(ids, expected, outside, decision);
+            if !matches!(choice, Ok(Choice::Ask(..))) {
+                // As upstream, with the time that extenders took.
+                let nanos = self.stopwatch.nanos().saturating_sub(self.begun);
+                self.observations.push(Observation::Algorithm { nanos });
+            }
+            return choice;
         }
         let Some(ledger) = self.ledgers.get_mut(&shape_id) else {
             return Err(failure::Failure::no_nodes());

@@ -260,7 +260,7 @@ pub(super) async fn preempts(cluster: &Cluster) -> Result<()> {
     ensure!(cluster.get_pod(&victim).await.is_err(), "{victim} is still there");
     let asked = server.asked("preempt", "high");
     let victims = &asked[0]["NodeNameToVictims"];
-    ensure!(victims.as_object().map(|all| all.len()) == Some(3), "{victims}");
+    ensure!(victims.as_object().map(serde_json::Map::len) == Some(3), "{victims}");
     let pod = &victims["node-2"]["Pods"][0];
     ensure!(pod["spec"]["containers"][0]["command"] == json!(["sleep"]), "whole pods: {pod}");
     end(scheduler).await?;

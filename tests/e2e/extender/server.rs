@@ -39,6 +39,9 @@ pub(crate) enum Answer {
 /// Verb, pod and the whole question: what to do.
 type Script = dyn Fn(&str, &str, &Value) -> Answer + Send + Sync;
 
+/// Questions by verb and pod.
+type Asked = Arc<Mutex<BTreeMap<(String, String), Vec<Value>>>>;
+
 /// A certificate for loopback, and the authority to trust.
 pub(crate) struct Certificate {
     pub(crate) pem: String,
@@ -61,8 +64,7 @@ impl Certificate {
 /// A running extender; it ends when dropped.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    /// Questions by verb and pod.
-    asked: Arc<Mutex<BTreeMap<(String, String), Vec<Value>>>>,
+    asked: Asked,
     task: JoinHandle<()>,
 }
 
@@ -112,7 +114,7 @@ impl Server {
 struct Handler {
     script: Box<Script>,
     admin: kube::Client,
-    asked: Arc<Mutex<BTreeMap<(String, String), Vec<Value>>>>,
+    asked: Asked,
 }
 
 async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send, handler: Arc<Handler>) {

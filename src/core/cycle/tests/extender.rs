@@ -28,6 +28,9 @@ pub(super) fn harness(extenders: impl IntoIterator<Item = ExtenderSpec>) -> Harn
     Harness::with(Profile::default_named(SCHEDULER).with_extenders(extenders))
 }
 
+/// Something done to a pod.
+type Edit = dyn Fn(k8s::Pod) -> k8s::Pod;
+
 /// Three empty nodes.
 fn three(extenders: impl IntoIterator<Item = ExtenderSpec>) -> Harness {
     let mut h = harness(extenders);
@@ -89,7 +92,7 @@ fn filters_are_asked_one_after_another_and_each_sees_what_is_left() {
 fn a_pod_concerns_an_extender_if_a_container_names_one_of_its_resources() {
     let managed = ["example.com/gpu".into()].into();
     let spec = ExtenderSpec { managed, ..extender("e", "filter") };
-    let asks = |with: &dyn Fn(k8s::Pod) -> k8s::Pod| {
+    let asks = |with: &Edit| {
         let mut h = harness([spec.clone()]);
         h.node(node("n1").alloc("example.com/gpu", "4").alloc("example.com/gpus", "4"));
         h.pod(with(plain("p")));
@@ -102,7 +105,7 @@ fn a_pod_concerns_an_extender_if_a_container_names_one_of_its_resources() {
             p.spec.init_containers.push(container);
         })
     };
-    let cases: [(&str, bool, &dyn Fn(k8s::Pod) -> k8s::Pod); 5] = [
+    let cases: [(&str, bool, &Edit); 5] = [
         ("nothing", false, &|p| p),
         ("another resource", false, &|p| p.req(&[("example.com/gpus", "1")])),
         ("a container", true, &|p| p.req(&[("example.com/gpu", "1")])),
