@@ -20,6 +20,7 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tracing::warn;
 
 use crate::config::{Extender, ExtenderTls};
 
@@ -80,6 +81,9 @@ fn config(tls: &ExtenderTls, enable_https: bool) -> Result<ClientConfig, TlsErro
         ));
     }
     let blind = tls.insecure || enable_https && ca.is_none();
+    if blind {
+        warn!("an extender's certificate is not checked: give tlsConfig.caFile or caData");
+    }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()?;
