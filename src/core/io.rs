@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use muster_api::k8s;
+use serde_json::Value;
 
 /// A point in time: microseconds since the Unix epoch, handed in by the driver.
 ///
@@ -271,6 +272,30 @@ pub enum Input {
         /// `Ok` allows, `Err` rejects with a message.
         verdict: Result<(), Arc<str>>,
     },
+    /// Data from outside the cluster, for one plugin to read.
+    Data(Datum),
+}
+
+/// One value that the outside feeds to a plugin.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Datum {
+    /// Whose it is: no other plugin is told of it.
+    pub plugin: Arc<str>,
+    /// What it is about.
+    pub about: About,
+    /// The value; `None` takes it back.
+    pub value: Option<Arc<Value>>,
+}
+
+/// What a [`Datum`] is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum About {
+    /// A node, by name, whether it exists or not. Kept results of that node are
+    /// made anew, and of no other.
+    Node(Arc<str>),
+    /// Anything else, by a key of the plugin's own. All kept results are made
+    /// anew: for what changes rarely.
+    Key(Arc<str>),
 }
 
 /// How a write failed.

@@ -60,7 +60,8 @@ impl Audit {
                 self.world.budgets.remove(&key_of(&key.namespace, &key.name));
             }
             // Of other kinds the checker knows nothing: it judges no plugin that reads them.
-            Input::ObjectGone(..) | Input::Permit { .. } | Input::Reply { .. } => {}
+            Input::ObjectGone(..) | Input::Permit { .. } | Input::Reply { .. } | Input::Data(_) => {
+            }
         }
     }
 

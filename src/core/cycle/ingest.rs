@@ -40,6 +40,7 @@ impl Core {
             Input::Permit { pod, plugin, verdict } => {
                 self.permit_verdict(now, &pod, &plugin, verdict);
             }
+            Input::Data(datum) => self.take_data(now, &datum),
         }
     }
 
@@ -49,12 +50,12 @@ impl Core {
         (self.cluster.pod(pod)?.key.uid == key.uid).then_some(pod)
     }
 
-    fn queue_event(&mut self, now: Tick, event: &ClusterEvent) {
+    pub(super) fn queue_event(&mut self, now: Tick, event: &ClusterEvent) {
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         self.queue.on_event(&cx, event, None);
     }
 
-    fn malformed(&mut self, kind: &'static str, error: String) {
+    pub(super) fn malformed(&mut self, kind: &'static str, error: String) {
         self.observations.push(Observation::Malformed { kind, error });
     }
 
@@ -232,7 +233,7 @@ impl Core {
             }
             return;
         };
-        let shape = self.cluster.compile(wire, Some(ProfileId(profile as u16)));
+        let shape = self.compile(wire, Some(ProfileId(profile as u16)));
         let pod = self.insert_pod(key, wire, shape);
         self.nomination_shown(now, pod, &wire.status.nominated_node_name);
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
@@ -362,7 +363,7 @@ impl Core {
             return;
         };
         let before = Arc::clone(self.cluster.shape(pod.shape));
-        let compiled = self.cluster.compile(wire, before.profile);
+        let compiled = self.compile(wire, before.profile);
         let ungated = gated_before && wire.spec.scheduling_gates.is_empty();
         let event = own_event(&before, &compiled, ungated, relabeled);
         if compiled != *before {
@@ -388,11 +389,11 @@ impl Core {
             self.queue.remove(id);
             return self.release(now, id);
         }
+        let before = Arc::clone(self.cluster.shape(pod.shape));
+        let compiled = self.compile(wire, before.profile);
         let Some(binding) = self.bindings.get_mut(&id) else {
             return;
         };
-        let before = Arc::clone(self.cluster.shape(pod.shape));
-        let compiled = self.cluster.compile(wire, before.profile);
         let event =
             own_event(binding.updated.as_deref().unwrap_or(&before), &compiled, false, false);
         binding.updated = (compiled != *before).then(|| Box::new(compiled));

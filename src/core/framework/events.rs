@@ -30,6 +30,8 @@ pub enum Resource {
     VolumeAttachment,
     /// Disruption budgets.
     PodDisruptionBudget,
+    /// Data that a plugin is fed from outside: the plugin's own only.
+    Data,
     /// Anything: the leftover flush.
     Any,
 }
@@ -176,6 +178,13 @@ pub enum Subject {
         before: Option<Kept>,
         /// After.
         after: Option<Kept>,
+    },
+    /// Data that a plugin was fed.
+    Data {
+        /// The plugin.
+        plugin: std::sync::Arc<str>,
+        /// What it is about.
+        about: crate::io::About,
     },
     /// The waiting pod itself.
     Target,

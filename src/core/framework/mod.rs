@@ -5,12 +5,14 @@
 //! [`Step::Park`] here, answered by an input. Must never hold per-pod state
 //! beyond what a plugin returns from `pre_filter` and `pre_score`.
 
+mod args;
 mod classes;
 mod events;
 mod profile;
 mod registry;
 mod status;
 
+pub use args::Args;
 pub use classes::{ClassFilter, ClassKey, ClassScore, Survey, UNRANKED};
 pub use events::{Actions, ClusterEvent, Hint, HintCx, Registration, Resource, Subject};
 pub use profile::{Profile, ProfileId, Weighted};
@@ -19,6 +21,8 @@ pub use status::{Code, Status};
 
 use std::any::Any;
 use std::sync::Arc;
+
+use muster_api::k8s;
 
 use crate::cluster::{Cluster, NodeId, NodeSet, NodeView, VolumePlan};
 use crate::io::{PodRef, Request};
@@ -49,6 +53,21 @@ pub trait Plugin: Send + Sync {
     /// this shape depend on. When it changes, cached results are dropped.
     fn stamp(&self, _shape: &PodShape, _cluster: &Cluster) -> u64 {
         0
+    }
+
+    /// What this plugin reads of a pod beside its shape: a team's label, the
+    /// namespace. It becomes part of the shape ([`PodShape::facet`]), so that pods
+    /// that differ in it share no kept result. Few distinct texts are cheap; one
+    /// per pod makes every pod a shape of its own.
+    fn facet(&self, _pod: &k8s::Pod) -> Option<Box<str>> {
+        None
+    }
+
+    /// Whether verdicts and scores may be kept until shape, node, `stamp` or the
+    /// data fed to this plugin change. If not, the profile's plugins judge every
+    /// node anew for every pod.
+    fn is_cacheable(&self) -> bool {
+        true
     }
 
     /// PreEnqueue, if it has it.

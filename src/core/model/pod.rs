@@ -59,6 +59,16 @@ pub struct PodShape {
     pub volumes: Option<Box<PodVolumes>>,
     /// Features of the kubelet it cannot do without.
     pub features: Features,
+    /// What plugins read of it beside the rest, by plugin.
+    pub facets: Box<[(&'static str, Box<str>)]>,
+}
+
+impl PodShape {
+    /// What a plugin said of the pod in [`Plugin::facet`](crate::framework::Plugin::facet).
+    #[must_use]
+    pub fn facet(&self, plugin: &str) -> Option<&str> {
+        self.facets.iter().find(|(name, _)| *name == plugin).map(|(_, facet)| &**facet)
+    }
 }
 
 /// Where a pod is between being seen and being gone.
@@ -170,6 +180,7 @@ pub fn compile_pod(
             related,
             volumes: compile_volumes(pod),
             features: Features::default(),
+            facets: Box::default(),
         };
     }
     let affinity = spec.affinity.as_ref().and_then(|a| a.node_affinity.as_ref());
@@ -197,6 +208,7 @@ pub fn compile_pod(
         related,
         volumes: compile_volumes(pod),
         features: Features::required(spec),
+        facets: Box::default(),
     }
 }
 

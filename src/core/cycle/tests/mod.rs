@@ -1,5 +1,6 @@
 mod binding;
 mod choosy;
+mod custom;
 mod harness;
 mod holds;
 mod ledger;
