@@ -410,6 +410,9 @@ pub enum Request {
     /// Write these objects in order, up to the first error; answered by
     /// [`Reply::Written`].
     Write(Arc<[ObjectPatch]>),
+    /// Ask a server of the user's own by POST of JSON, once; answered by
+    /// [`Reply::Done`] with the body of a 200, or by [`Reply::Failed`].
+    Post(Arc<Post>),
     /// Evict a pod by the Eviction API, its UID as precondition; answered by
     /// [`Reply::Evicted`].
     Evict {
@@ -418,6 +421,20 @@ pub enum Request {
         /// Only ask whether it would be allowed.
         dry_run: bool,
     },
+}
+
+/// A question to a server of the user's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Post {
+    /// Where.
+    pub url: Arc<str>,
+    /// PEM file with the certificates of those who may vouch for the server; those
+    /// of the system without it.
+    pub ca_file: Option<Arc<str>>,
+    /// What is sent: JSON.
+    pub body: Arc<str>,
+    /// How long the answer may take.
+    pub timeout_seconds: u32,
 }
 
 impl From<&str> for Request {

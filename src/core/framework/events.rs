@@ -67,6 +67,8 @@ impl Actions {
     pub const UPDATE: Self = Self(1 << 10);
     /// Features that the kubelet declares changed.
     pub const UPDATE_NODE_DECLARED_FEATURE: Self = Self(1 << 11);
+    /// A condition of the waiting pod changed that is not PodScheduled.
+    pub const UPDATE_POD_CONDITION: Self = Self(1 << 12);
     /// Any change: what a plugin registers that upstream would let register `Update`.
     pub const ANY_UPDATE: Self = Self(u16::MAX).without(Self::ADD).without(Self::DELETE);
     /// Everything.

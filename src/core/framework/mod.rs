@@ -316,6 +316,32 @@ pub enum PermitResult {
         /// Deadline.
         seconds: i64,
     },
+    /// Wait as above, and ask the outside.
+    Ask {
+        /// Deadline.
+        seconds: i64,
+        /// The request.
+        request: Request,
+    },
+    /// Do not bind.
+    Reject(Status),
+}
+
+/// What a plugin makes of news about a pod that it holds at Permit.
+pub enum Held {
+    /// Go on.
+    Allow,
+    /// Wait on; the deadline stays.
+    Wait,
+    /// Wait on, and ask the outside after so many seconds.
+    Ask {
+        /// From now.
+        after_seconds: i64,
+        /// The request.
+        request: Request,
+        /// Why it is not decided yet, for people.
+        why: Arc<str>,
+    },
     /// Do not bind.
     Reject(Status),
 }
@@ -324,6 +350,18 @@ pub enum PermitResult {
 pub trait Permit {
     /// Decides.
     fn permit(&self, placed: &Placed<'_>) -> PermitResult;
+    /// The pod changed while this plugin holds it.
+    fn changed(&self, _placed: &Placed<'_>) -> Held {
+        Held::Wait
+    }
+    /// The outside answered the request of this plugin.
+    fn answered(&self, _placed: &Placed<'_>, _answer: Result<&str, &str>) -> Held {
+        Held::Wait
+    }
+    /// What it waits for, for people: the pod's condition and an event say so.
+    fn waits_for(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Outcome of a point that may need the outside.

@@ -95,6 +95,7 @@ impl Registry {
         registry
             .add_simple(names::NODE_DECLARED_FEATURES, || Arc::new(plugins::NodeDeclaredFeatures));
         registry
+            .plugin(names::EXTERNAL_APPROVAL, plugins::ExternalApproval::new)
             .with(
                 names::DEFAULT_PREEMPTION,
                 Arc::new(|a| Ok(Arc::new(plugins::DefaultPreemption::new(&a.default_preemption)?))),

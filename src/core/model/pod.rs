@@ -130,6 +130,8 @@ pub struct Pod {
     pub condition: Option<(bool, Box<str>, Arc<str>)>,
     /// Status of the PodScheduled condition as last seen.
     pub shown: Option<bool>,
+    /// Other conditions, while it has no node.
+    pub conditions: Box<[k8s::PodCondition]>,
     /// Created.
     pub created: Tick,
     /// The relist in which it was last seen.

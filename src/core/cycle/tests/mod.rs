@@ -1,3 +1,4 @@
+mod approval;
 mod binding;
 mod choosy;
 mod custom;
