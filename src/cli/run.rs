@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::{ArgAction, ValueEnum};
 
 use crate::config::{Configuration, GoDuration, LeaderElection};
+use crate::plugin::Registry;
 use crate::run::{Options, run};
 use crate::serve::ServeConfig;
 
@@ -121,7 +122,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     parsed.to_std().ok_or_else(|| "must not be negative; write for example 15s".to_owned())
 }
 
-pub(super) fn main(args: Args) -> Result<ExitCode> {
+pub(super) fn main(args: Args, registry: &Registry) -> Result<ExitCode> {
     crate::logging::init(args.verbosity, args.log_format == LogFormat::Json);
     let options = args.options()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -129,7 +130,7 @@ pub(super) fn main(args: Args) -> Result<ExitCode> {
         .enable_all()
         .build()
         .context("start the runtime")?;
-    let code = runtime.block_on(run(options));
+    let code = runtime.block_on(run(options, registry));
     // Nothing is worth waiting for any more.
     runtime.shutdown_background();
     code

@@ -33,9 +33,11 @@ use tracing::{error, info, warn};
 
 use self::clock::Clock;
 use self::owner::{Listed, Owner};
+use crate::ask::Asker;
 use crate::config::Configuration;
 use crate::elect::{self, ElectConfig, ElectError, Leadership};
 use crate::metrics::Metrics;
+use crate::plugin::Registry;
 use crate::serve::{self, ServeConfig};
 use crate::write::{self, Limits, Writer};
 use crate::{client, watch};
@@ -55,15 +57,17 @@ pub struct Options {
     pub max_in_unschedulable_secs: i64,
 }
 
-/// Runs the scheduler until it is told to end, and says with which code.
-pub async fn run(options: Options) -> Result<ExitCode> {
+/// Runs the scheduler with these plugins until it is told to end, and says with
+/// which code.
+pub async fn run(options: Options, registry: &Registry) -> Result<ExitCode> {
     process::log_panics();
     process::size_pool(options.configuration.parallelism);
     let kubeconfig = options.kubeconfig.as_deref();
     let config = client::load(kubeconfig).await?;
     let names = options.configuration.scheduler_names();
-    let profiles = names.iter().map(|name| Profile::default_named(name)).collect();
-    let mut scheduler = Scheduler::start(options, profiles, &config).await?;
+    let profiles: Vec<_> = names.iter().map(|name| Profile::default_named(name)).collect();
+    let mut scheduler = Scheduler::start(options, profiles.clone(), &config).await?;
+    registry.start_feeds(&profiles, &scheduler.mailbox, &scheduler.end);
     let code = scheduler.until_the_end().await?;
     Ok(code)
 }
@@ -141,6 +145,7 @@ impl Scheduler {
             core: core(core_config(&options, profiles), clock),
             inbox,
             writer: writer.clone(),
+            asker: Asker::start(mailbox.clone()),
             leadership,
             metrics: metrics.clone(),
             clock,

@@ -542,6 +542,14 @@ impl Cluster {
         &mut self.policies
     }
 
+    /// What a pod asks for of a resource, by name, in whole units (thousandths of `cpu`).
+    #[must_use]
+    pub fn request_of(&self, shape: &PodShape, resource: &str) -> i64 {
+        let id = self.resources.get(resource);
+        let charged = shape.requests.charged.iter();
+        charged.filter(|(own, _)| Some(*own) == id).map(|(_, amount)| *amount).sum()
+    }
+
     /// What plugins were fed from outside.
     #[must_use]
     pub fn data(&self) -> &Data {

@@ -36,6 +36,7 @@ impl Weighted {
 pub struct Profile {
     scheduler_name: Arc<str>,
     plugins: Vec<Weighted>,
+    args: Arc<PluginArgs>,
 }
 
 /// The default plugins in call order, with weights.
@@ -86,7 +87,8 @@ impl Profile {
             .into_iter()
             .map(|(plugin, weight)| Ok(Weighted::new(registry.make(plugin, args)?, weight)))
             .collect::<Result<Vec<_>, _>>()?;
-        let profile = Self { scheduler_name: name.into(), plugins };
+        let args = Arc::new(args.clone());
+        let profile = Self { scheduler_name: name.into(), plugins, args };
         profile.check()?;
         Ok(profile)
     }
@@ -122,6 +124,12 @@ impl Profile {
     #[must_use]
     pub fn plugins(&self) -> &[Weighted] {
         &self.plugins
+    }
+
+    /// The arguments that its plugins were made with.
+    #[must_use]
+    pub fn args(&self) -> &PluginArgs {
+        &self.args
     }
 
     /// Whether verdicts and scores may be kept from one pod to the next.
