@@ -3,6 +3,7 @@
 //! Owns: names, help and defaults of flags, and what wrong ones are told. Must
 //! never hold logic of its own beyond turning flags into options.
 
+mod config;
 pub mod explain;
 mod fuzz;
 mod run;
@@ -24,6 +25,8 @@ struct Cli {
 enum Command {
     /// Schedule pods of a cluster.
     Run(Box<run::Args>),
+    /// Look at a configuration.
+    Config(config::ConfigArgs),
     /// Say why a pod goes where it goes, from a file of objects.
     Explain(explain::ExplainArgs),
     /// Try a scenario on a simulated cluster.
@@ -35,6 +38,7 @@ enum Command {
 pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(args) => run::main(*args),
+        Command::Config(args) => config::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Simulate(args) => simulate::run(args),
     };

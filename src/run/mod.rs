@@ -25,6 +25,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use muster_core::audit::{Audit, Audited};
+use muster_core::framework::Registry;
 use muster_core::{Backoff, Config, Core, Profile};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
@@ -61,8 +62,7 @@ pub async fn run(options: Options) -> Result<ExitCode> {
     process::size_pool(options.configuration.parallelism);
     let kubeconfig = options.kubeconfig.as_deref();
     let config = client::load(kubeconfig).await?;
-    let names = options.configuration.scheduler_names();
-    let profiles = names.iter().map(|name| Profile::default_named(name)).collect();
+    let profiles = options.configuration.core_profiles(&Registry::in_tree())?;
     let mut scheduler = Scheduler::start(options, profiles, &config).await?;
     let code = scheduler.until_the_end().await?;
     Ok(code)
@@ -110,7 +110,7 @@ impl Scheduler {
                 mailbox: mailbox.clone(),
                 listed: listed.clone(),
                 stop: stop.clone(),
-                configz: configuration.to_json(),
+                configz: configz(configuration),
                 explanations: Arc::new(tokio::sync::Semaphore::new(surface::EXPLANATIONS)),
             };
             let surface = Arc::new(status);
@@ -220,6 +220,14 @@ impl Scheduler {
             Err(error) => warn!("ended; the lease was not released: {error}"),
         }
     }
+}
+
+/// What `/configz` shows: the configuration in force, and who is called where.
+fn configz(configuration: &Configuration) -> serde_json::Value {
+    serde_json::json!({
+        "componentconfig": configuration.to_json(),
+        "plugins": configuration.called_to_json(),
+    })
 }
 
 /// The election ended by itself.

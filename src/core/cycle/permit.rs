@@ -7,7 +7,7 @@ use super::failure::Failure;
 use super::{Core, plugin_name, running};
 use crate::bugs::bug;
 use crate::cluster::NodeId;
-use crate::framework::{PermitResult, Status};
+use crate::framework::{ExtensionPoint, PermitResult, Status};
 use crate::io::{PodRef, Tick};
 use crate::model::PodId;
 use crate::report::Observation;
@@ -29,7 +29,7 @@ impl Core {
         };
         let profile = &self.profiles[profile_id];
         let mut waiting = Vec::new();
-        for (i, p) in profile.plugins().iter().enumerate() {
+        for (i, p) in profile.called(ExtensionPoint::Permit) {
             match p.plugin.as_permit().map(|permit| permit.permit(&placed)) {
                 None | Some(PermitResult::Allow) => {}
                 Some(PermitResult::Wait { seconds }) => {

@@ -7,13 +7,15 @@
 
 mod classes;
 mod events;
+mod point;
 mod profile;
 mod registry;
 mod status;
 
 pub use classes::{ClassFilter, ClassKey, ClassScore, Survey, UNRANKED};
 pub use events::{Actions, ClusterEvent, Hint, HintCx, Registration, Resource, Subject};
-pub use profile::{Profile, ProfileId, Weighted};
+pub use point::ExtensionPoint;
+pub use profile::{Profile, ProfileId, ProfileSpec, Weighted};
 pub use registry::{Factory, PluginArgs, Registry, RegistryError};
 pub use status::{Code, Status};
 

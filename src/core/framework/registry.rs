@@ -7,7 +7,7 @@ use super::Plugin;
 use crate::plugins::{self, names};
 
 /// Typed arguments of the plugins that take some.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PluginArgs {
     /// NodeResourcesFit.
     pub fit: plugins::FitArgs,
@@ -23,6 +23,8 @@ pub struct PluginArgs {
     pub default_preemption: plugins::DefaultPreemptionArgs,
     /// VolumeBinding.
     pub volume_binding: plugins::VolumeBindingArgs,
+    /// Every other plugin, by name: as written.
+    pub custom: BTreeMap<String, serde_json::Value>,
 }
 
 /// Makes a plugin.
@@ -121,6 +123,17 @@ impl Registry {
 
     fn add_simple(&mut self, name: &str, make: fn() -> Arc<dyn Plugin>) {
         self.factories.insert(name.to_owned(), Arc::new(move |_| Ok(make())));
+    }
+
+    /// The names of all plugins, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.factories.keys().map(String::as_str)
+    }
+
+    /// Whether there is a plugin of that name.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.factories.contains_key(name)
     }
 
     /// Makes the plugin of that name.
