@@ -3,6 +3,7 @@
 //! Owns: names, help and defaults of flags, and what wrong ones are told. Must
 //! never hold logic of its own beyond turning flags into options.
 
+mod config;
 pub mod explain;
 mod fuzz;
 mod run;
@@ -26,6 +27,8 @@ struct Cli {
 enum Command {
     /// Schedule pods of a cluster.
     Run(Box<run::Args>),
+    /// Look at a configuration.
+    Config(config::ConfigArgs),
     /// Say why a pod goes where it goes, from a file of objects.
     Explain(explain::ExplainArgs),
     /// Try a scenario on a simulated cluster.
@@ -37,7 +40,8 @@ enum Command {
 pub fn main(registry: &Registry) -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(args) => run::main(*args, registry),
-        Command::Explain(args) => explain::run(&args),
+        Command::Config(args) => config::run(&args, registry),
+        Command::Explain(args) => explain::run(&args, registry),
         Command::Simulate(args) => simulate::run(args),
     };
     result.unwrap_or_else(|error| {

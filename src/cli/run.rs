@@ -124,7 +124,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 pub(super) fn main(args: Args, registry: &Registry) -> Result<ExitCode> {
     crate::logging::init(args.verbosity, args.log_format == LogFormat::Json);
-    let options = args.options()?;
+    let options = args.options(registry)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(RUNTIME_THREADS)
         .enable_all()
@@ -137,8 +137,9 @@ pub(super) fn main(args: Args, registry: &Registry) -> Result<ExitCode> {
 }
 
 impl Args {
-    fn options(self) -> Result<Options> {
-        let mut configuration = Configuration::load(self.config.as_deref())?;
+    fn options(self, registry: &Registry) -> Result<Options> {
+        let mut configuration =
+            Configuration::load_with(self.config.as_deref(), registry.plugins())?;
         for warning in &configuration.warnings {
             tracing::warn!("{warning}");
         }

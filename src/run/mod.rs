@@ -64,8 +64,7 @@ pub async fn run(options: Options, registry: &Registry) -> Result<ExitCode> {
     process::size_pool(options.configuration.parallelism);
     let kubeconfig = options.kubeconfig.as_deref();
     let config = client::load(kubeconfig).await?;
-    let names = options.configuration.scheduler_names();
-    let profiles: Vec<_> = names.iter().map(|name| Profile::default_named(name)).collect();
+    let profiles = options.configuration.core_profiles(registry.plugins())?;
     let mut scheduler = Scheduler::start(options, profiles.clone(), &config).await?;
     registry.start_feeds(&profiles, &scheduler.mailbox, &scheduler.end);
     let code = scheduler.until_the_end().await?;
@@ -114,7 +113,7 @@ impl Scheduler {
                 mailbox: mailbox.clone(),
                 listed: listed.clone(),
                 stop: stop.clone(),
-                configz: configuration.to_json(),
+                configz: configz(configuration),
                 explanations: Arc::new(tokio::sync::Semaphore::new(surface::EXPLANATIONS)),
             };
             let surface = Arc::new(status);
@@ -225,6 +224,14 @@ impl Scheduler {
             Err(error) => warn!("ended; the lease was not released: {error}"),
         }
     }
+}
+
+/// What `/configz` shows: the configuration in force, and who is called where.
+fn configz(configuration: &Configuration) -> serde_json::Value {
+    serde_json::json!({
+        "componentconfig": configuration.to_json(),
+        "plugins": configuration.called_to_json(),
+    })
 }
 
 /// The election ended by itself.

@@ -53,7 +53,9 @@ pub use witness::Witness;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::framework::ExtensionPoint;
 use crate::io::{Effect, Input, Tick};
+use crate::plugins::PodTopologySpreadArgs;
 use crate::{Backoff, Config, Decision};
 use fit::Rules;
 use plans::Plans;
@@ -89,10 +91,22 @@ struct ProfileFacts {
 
 impl ProfileFacts {
     fn of(profile: &crate::Profile) -> Self {
-        let plugins = || profile.plugins().iter().map(|p| &p.plugin);
-        let has = |name: &str| plugins().any(|p| p.name() == name);
-        let gates = plugins().filter(|p| p.as_pre_enqueue().is_some());
-        let sorts: Vec<_> = plugins().filter(|p| p.as_queue_sort().is_some()).collect();
+        let names = |point| profile.called(point).map(|(_, p)| p.plugin.name());
+        let has = |name: &str| names(ExtensionPoint::Filter).any(|filter| filter == name);
+        // What arguments add to a plugin's rules is not known here.
+        let args = profile.args();
+        let ignored = [&args.fit.ignored_resources, &args.fit.ignored_resource_groups];
+        let strange: Vec<&str> = [
+            ("NodeResourcesFit", ignored.iter().any(|list| !list.is_empty())),
+            ("NodeAffinity", args.node_affinity.added_affinity.is_some()),
+            ("PodTopologySpread", args.pod_topology_spread != PodTopologySpreadArgs::System),
+        ]
+        .into_iter()
+        .filter_map(|(name, strange)| strange.then_some(name))
+        .collect();
+        let has = |name: &str| has(name) && !strange.contains(&name);
+        let mut filters = names(ExtensionPoint::Filter).chain(names(ExtensionPoint::PreFilter));
+        let mut sorts = names(ExtensionPoint::QueueSort).peekable();
         Self {
             name: Arc::clone(profile.scheduler_name()),
             rules: Rules {
@@ -103,11 +117,11 @@ impl ProfileFacts {
                 room: has("NodeResourcesFit"),
             },
             modelled: MODELLED.iter().copied().filter(|name| has(name)).collect(),
-            complete: plugins()
-                .filter(|p| p.as_filter().is_some() || p.as_pre_filter().is_some())
-                .all(|p| MODELLED.contains(&p.name()) || IDLE.contains(&p.name())),
-            plain_gates: gates.into_iter().all(|p| p.name() == "SchedulingGates"),
-            plain_order: sorts.iter().all(|p| p.name() == "PrioritySort") && !sorts.is_empty(),
+            complete: filters.all(|name| {
+                !strange.contains(&name) && (MODELLED.contains(&name) || IDLE.contains(&name))
+            }),
+            plain_gates: names(ExtensionPoint::PreEnqueue).all(|name| name == "SchedulingGates"),
+            plain_order: sorts.peek().is_some() && sorts.all(|name| name == "PrioritySort"),
         }
     }
 }

@@ -9,7 +9,9 @@ use super::permit::Wait;
 use super::{Core, Decision, Outcome, plugin_name, running};
 use crate::bugs::bug;
 use crate::cluster::NodeId;
-use crate::framework::{Actions, ClusterEvent, Placed, Resource, Status, Step, Subject};
+use crate::framework::{
+    Actions, ClusterEvent, ExtensionPoint, Placed, Resource, Status, Step, Subject,
+};
 use crate::io::{Effect, EventRecord, PodRef, Tick, Token, WriteError};
 use crate::model::{PodId, PodShape};
 use crate::queue::QueueCx;
@@ -137,8 +139,8 @@ impl Core {
         profile_id: usize,
         node: NodeId,
     ) -> Result<(), Failure> {
-        let plugins = self.profiles[profile_id].plugins().len();
-        for i in 0..plugins {
+        for nth in 0..self.profiles[profile_id].at(ExtensionPoint::Reserve).len() {
+            let i = self.profiles[profile_id].at(ExtensionPoint::Reserve)[nth];
             let Some(placed) = self.placed(pod, node) else {
                 return Ok(());
             };
@@ -188,7 +190,7 @@ impl Core {
         matches!(stage, Some(Stage::Permit { .. } | Stage::PreBind { .. } | Stage::Settling { .. }))
     }
 
-    /// Runs PreBind plugins from position `from` on, then binds.
+    /// Runs PreBind plugins from the `from`th on, then binds.
     pub(super) fn pre_bind_from(
         &mut self,
         now: Tick,
@@ -204,8 +206,9 @@ impl Core {
         };
         let key = placed.pod.key.clone();
         let profile = &self.profiles[profile_id];
-        for (i, p) in profile.plugins().iter().enumerate().skip(from) {
-            match p.plugin.as_pre_bind().map(|pre_bind| pre_bind.pre_bind(&placed)) {
+        for &i in profile.at(ExtensionPoint::PreBind).iter().skip(from) {
+            let plugin = &profile.plugins()[i].plugin;
+            match plugin.as_pre_bind().map(|pre_bind| pre_bind.pre_bind(&placed)) {
                 None | Some(Step::Done | Step::Skip) => {}
                 Some(Step::Park { request }) => {
                     self.next_attempt += 1;
@@ -221,10 +224,11 @@ impl Core {
                 }
             }
         }
-        let binds = |p: &crate::framework::Weighted| {
-            p.plugin.as_bind().is_some_and(|bind| bind.handles(&placed))
+        let binds = |at: &&usize| {
+            let bind = profile.plugins()[**at].plugin.as_bind();
+            bind.is_some_and(|bind| bind.handles(&placed))
         };
-        let Some(binder) = profile.plugins().iter().position(binds) else {
+        let Some(&binder) = profile.at(ExtensionPoint::Bind).iter().find(binds) else {
             return Err(Failure::error("no Bind plugin handles the pod".into()));
         };
         if let Some(binding) = self.bindings.get_mut(&pod) {
@@ -256,8 +260,8 @@ impl Core {
     pub(super) fn unreserve(&mut self, pod: PodId) -> Option<Left> {
         let binding = self.take_binding(pod)?;
         if let Some(placed) = self.placed(pod, binding.node) {
-            let plugins = self.profiles[binding.profile].plugins().iter();
-            let holders = plugins.filter_map(|p| p.plugin.as_reserve());
+            let plugins = self.profiles[binding.profile].called(ExtensionPoint::Reserve);
+            let holders = plugins.filter_map(|(_, p)| p.plugin.as_reserve());
             if bug!(self.bugs, UnreserveOrder) {
                 holders.for_each(|r| r.unreserve(&placed));
             } else if !bug!(self.bugs, UnreserveForgotten) {
@@ -408,9 +412,8 @@ impl Core {
             return;
         };
         let profile = &self.profiles[profile_id];
-        profile.plugins().iter().filter_map(|p| p.plugin.as_post_bind()).for_each(|p| {
-            p.post_bind(&placed);
-        });
+        let told = profile.called(ExtensionPoint::PostBind);
+        told.filter_map(|(_, p)| p.plugin.as_post_bind()).for_each(|p| p.post_bind(&placed));
         let key = placed.pod.key.clone();
         let name = Arc::clone(&placed.node.info().name);
         let note = format!("Successfully assigned {key} to {name}").into();

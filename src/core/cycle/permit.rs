@@ -12,7 +12,7 @@ use super::failure::Failure;
 use super::{Core, plugin_name, running};
 use crate::bugs::bug;
 use crate::cluster::NodeId;
-use crate::framework::{Held, PermitResult, Status};
+use crate::framework::{ExtensionPoint, Held, PermitResult, Status};
 use crate::io::{Condition, Effect, EventRecord, PodRef, Reply, Request, Tick, Token};
 use crate::model::PodId;
 use crate::report::{Observation, truncate_note};
@@ -56,7 +56,7 @@ impl Core {
         };
         let profile = &self.profiles[profile_id];
         let mut waiting = Vec::new();
-        for (i, p) in profile.plugins().iter().enumerate() {
+        for (i, p) in profile.called(ExtensionPoint::Permit) {
             let (seconds, later) = match p.plugin.as_permit().map(|permit| permit.permit(&placed)) {
                 None | Some(PermitResult::Allow) => continue,
                 Some(PermitResult::Wait { seconds }) => (seconds, None),

@@ -12,7 +12,7 @@ use super::trial::Trial;
 use super::{Core, failure::Failure, failure::Nominate};
 use crate::bugs::bug;
 use crate::cluster::{Budget, Cluster, NodeId};
-use crate::framework::{Code, PostFilterResult, Profile, Room, Status};
+use crate::framework::{Code, ExtensionPoint, PostFilterResult, Profile, Room, Status};
 use crate::hash::{IdMap, scramble};
 use crate::io::Tick;
 use crate::model::{Pod, PodId, PodShape};
@@ -111,7 +111,7 @@ impl Core {
             blocked: false,
         };
         let mut messages = Vec::new();
-        for (i, weighted) in profile.plugins().iter().enumerate() {
+        for (i, weighted) in profile.called(ExtensionPoint::PostFilter) {
             let Some(plugin) = weighted.plugin.as_post_filter() else {
                 continue;
             };

@@ -8,6 +8,7 @@
 mod args;
 mod classes;
 mod events;
+mod point;
 mod profile;
 mod registry;
 mod status;
@@ -15,7 +16,8 @@ mod status;
 pub use args::Args;
 pub use classes::{ClassFilter, ClassKey, ClassScore, Survey, UNRANKED};
 pub use events::{Actions, ClusterEvent, Hint, HintCx, Registration, Resource, Subject};
-pub use profile::{Profile, ProfileId, Weighted};
+pub use point::ExtensionPoint;
+pub use profile::{Profile, ProfileId, ProfileSpec, Weighted};
 pub use registry::{Factory, PluginArgs, Registry, RegistryError};
 pub use status::{Code, Status};
 

@@ -9,7 +9,7 @@ use super::{Args, Plugin};
 use crate::plugins::{self, names};
 
 /// Typed arguments of the plugins that take some.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PluginArgs {
     /// NodeResourcesFit.
     pub fit: plugins::FitArgs,
@@ -139,12 +139,6 @@ impl Registry {
         self.with(name, Arc::new(move |args| Ok(Arc::new(make(&args.of(name))?))))
     }
 
-    /// Whether there is a plugin of that name.
-    #[must_use]
-    pub fn has(&self, name: &str) -> bool {
-        self.factories.contains_key(name)
-    }
-
     /// Adds a plugin.
     #[must_use]
     pub fn with(mut self, name: &str, factory: Factory) -> Self {
@@ -154,6 +148,17 @@ impl Registry {
 
     fn add_simple(&mut self, name: &str, make: fn() -> Arc<dyn Plugin>) {
         self.factories.insert(name.to_owned(), Arc::new(move |_| Ok(make())));
+    }
+
+    /// The names of all plugins, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.factories.keys().map(String::as_str)
+    }
+
+    /// Whether there is a plugin of that name.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.factories.contains_key(name)
     }
 
     /// Makes the plugin of that name.
