@@ -413,13 +413,12 @@ pub enum Request {
     /// Ask a server of the user's own by POST of JSON, once; answered by
     /// [`Reply::Done`] with the body of a 200, or by [`Reply::Failed`].
     Post(Arc<Post>),
-    /// Evict a pod by the Eviction API, its UID as precondition; answered by
-    /// [`Reply::Evicted`].
+    /// Have a pod go, its UID as precondition; answered by [`Reply::Evicted`].
     Evict {
-        /// The pod to evict.
+        /// The pod to go.
         victim: PodRef,
-        /// Only ask whether it would be allowed.
-        dry_run: bool,
+        /// By what means.
+        how: Removal,
     },
 }
 
@@ -435,6 +434,25 @@ pub struct Post {
     pub body: Arc<str>,
     /// How long the answer may take.
     pub timeout_seconds: u32,
+}
+
+/// How a pod is made to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// Not at all: ask whether its eviction would be allowed.
+    DryRun,
+    /// By the Eviction API, which keeps budgets.
+    Evict,
+    /// Deleted, whatever its budgets say.
+    Delete,
+}
+
+impl Removal {
+    /// Whether nothing is changed by it.
+    #[must_use]
+    pub fn is_dry_run(self) -> bool {
+        self == Self::DryRun
+    }
 }
 
 impl From<&str> for Request {

@@ -54,6 +54,8 @@ pub(super) struct Plan {
     pub(super) fresh: bool,
     /// Victims were asked to go in this step.
     pub(super) acting: bool,
+    /// Its victims go whatever their budgets say.
+    pub(super) forced: bool,
     /// The preemptor was gone in between, for an old list perhaps: its plan ended there.
     pub(super) lost: bool,
 }
@@ -67,16 +69,20 @@ impl Plan {
         !self.lost && self.victims.iter().any(|v| !v.now && asked(v))
     }
 
-    /// Whether a dry run for this victim belongs to another plan than the last one.
-    pub(super) fn is_over_for(&self, victim: &str) -> bool {
+    /// Whether the first question about this victim belongs to another plan than the
+    /// last one.
+    pub(super) fn is_over_for(&self, victim: &str, forced: bool) -> bool {
+        let first = |v: &Victim| if forced { v.real } else { v.dry };
         let same = self.victims.iter().find(|v| v.uid == victim);
-        !self.fresh && same.is_none_or(|v| !matches!(v.dry, Ask::Open | Ask::Unknown))
+        let open = same.is_some_and(|v| matches!(first(v), Ask::Open | Ask::Unknown));
+        !self.fresh && (forced != self.forced || !open)
     }
 
     /// Begins anew, with those that were asked about in this step.
-    pub(super) fn renew(&mut self) {
+    pub(super) fn renew(&mut self, forced: bool) {
         self.victims.retain(|v| v.now);
         (self.fresh, self.acting, self.lost) = (true, false, false);
+        self.forced = forced;
     }
 
     /// Whether the server may be asked again after a while.
@@ -101,6 +107,8 @@ pub(super) struct Plans {
     /// Preemptors that got an answer since the last look.
     pub(super) answered: Vec<String>,
     tokens: BTreeMap<Token, (String, String, bool)>,
+    /// UIDs and names of pods that the server said are gone, until they are seen to go.
+    gone: BTreeMap<String, String>,
     /// Preemptors whose plan has to be judged when the step is over.
     pub(super) touched: Vec<(String, String)>,
 }
@@ -117,6 +125,9 @@ impl Plans {
         let Some((preemptor, uid, dry)) = self.tokens.remove(&token) else { return };
         let plan = self.plans.get_mut(&preemptor);
         let Some(victim) = plan.and_then(|plan| plan.victim(&uid)) else { return };
+        if *eviction == Eviction::Gone {
+            self.gone.insert(uid, victim.name.clone());
+        }
         let said = match eviction {
             Eviction::Accepted => Ask::Yes,
             Eviction::Gone => Ask::Gone,
@@ -127,6 +138,11 @@ impl Plans {
         self.answered.push(preemptor);
     }
 
+    /// Whether the server said that this pod is gone.
+    pub(super) fn is_gone(&self, uid: &str) -> bool {
+        self.gone.contains_key(uid)
+    }
+
     /// Victims that were asked to go, unless the server said that they may not.
     pub(super) fn leaving(&self) -> impl Iterator<Item = &Victim> {
         let all = self.plans.values().flat_map(|plan| &plan.victims);
@@ -135,10 +151,15 @@ impl Plans {
 
     /// Keeps what may still matter: answers to come, victims that have not gone, and
     /// preemptors that may ask again.
-    pub(super) fn prune(&mut self, there: impl Fn(&Victim) -> bool, waits: impl Fn(&str) -> bool) {
+    pub(super) fn prune(
+        &mut self,
+        there: impl Fn(&str, &str) -> bool,
+        waits: impl Fn(&str) -> bool,
+    ) {
+        self.gone.retain(|uid, name| there(name, uid));
         self.plans.retain(|preemptor, plan| {
             let again = plan.may_wait() && waits(preemptor);
-            again || plan.is_open() || plan.victims.iter().any(&there)
+            again || plan.is_open() || plan.victims.iter().any(|v| there(&v.name, &v.uid))
         });
         let plans = &self.plans;
         self.tokens.retain(|_, (preemptor, ..)| plans.contains_key(preemptor));

@@ -36,10 +36,7 @@ impl Audit {
                     self.may_go_on(&key_of(&pod.metadata.namespace, &pod.metadata.name));
                 }
             }
-            Input::Pod(Change::Delete(key)) => {
-                self.world.delete_pod(key);
-                self.plans.forget(&key.uid);
-            }
+            Input::Pod(Change::Delete(key)) => self.world.delete_pod(key),
             Input::RelistStarted(kind) => self.world.relist_started(*kind),
             Input::RelistDone(kind) => self.world.relist_done(*kind),
             Input::BindDone { pod, attempt, result } => {
@@ -67,6 +64,9 @@ impl Audit {
             }
             // Of other kinds the checker knows nothing: it judges no plugin that reads them.
             Input::ObjectGone(..) | Input::Permit { .. } | Input::Data(_) => {}
+        }
+        for preemptor in std::mem::take(&mut self.world.lost) {
+            self.plans.forget(&preemptor);
         }
     }
 
@@ -150,8 +150,8 @@ impl Audit {
         }
         match effect {
             Effect::Bind { node, attempt, .. } => self.bind(&name, node, *attempt),
-            Effect::Call { token, pod, request: Request::Evict { victim, dry_run }, .. } => {
-                self.evicts(*token, pod, victim, *dry_run);
+            Effect::Call { token, pod, request: Request::Evict { victim, how }, .. } => {
+                self.evicts(*token, pod, victim, *how);
             }
             Effect::Call { token, request: Request::Post(_), .. } => {
                 let stage = self.world.pods.get(&name).and_then(Pod::stage);

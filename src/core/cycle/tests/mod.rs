@@ -5,6 +5,7 @@ mod custom;
 mod harness;
 mod holds;
 mod ledger;
+mod nominate;
 mod order;
 mod panics;
 mod permit;
