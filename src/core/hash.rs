@@ -11,6 +11,8 @@ pub(crate) type TextMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefau
 /// For keys that are dense ids of our own: fast and not floodable, since
 /// outsiders do not choose them.
 pub(crate) type IdMap<K, V> = rustc_hash::FxHashMap<K, V>;
+/// As [`IdMap`], without values.
+pub(crate) type IdSet<K> = rustc_hash::FxHashSet<K>;
 
 /// A reversible scramble of 32 bits (lowbias32): equal scores are ranked by it,
 /// so a tie needs neither a scan nor a table.

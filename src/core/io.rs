@@ -385,14 +385,32 @@ pub enum Request {
     /// Write these objects in order, up to the first error; answered by
     /// [`Reply::Written`].
     Write(Arc<[ObjectPatch]>),
-    /// Evict a pod by the Eviction API, its UID as precondition; answered by
-    /// [`Reply::Evicted`].
+    /// Have a pod go, its UID as precondition; answered by [`Reply::Evicted`].
     Evict {
-        /// The pod to evict.
+        /// The pod to go.
         victim: PodRef,
-        /// Only ask whether it would be allowed.
-        dry_run: bool,
+        /// By what means.
+        how: Removal,
     },
+}
+
+/// How a pod is made to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// Not at all: ask whether its eviction would be allowed.
+    DryRun,
+    /// By the Eviction API, which keeps budgets.
+    Evict,
+    /// Deleted, whatever its budgets say.
+    Delete,
+}
+
+impl Removal {
+    /// Whether nothing is changed by it.
+    #[must_use]
+    pub fn is_dry_run(self) -> bool {
+        self == Self::DryRun
+    }
 }
 
 impl From<&str> for Request {

@@ -182,7 +182,8 @@ impl<'a> Engine<'a> {
             self.step(event);
             self.steps += 1;
             if self.steps == self.most_steps {
-                return Err(Unsettled(since_epoch(self.now)));
+                let reached = since_epoch(self.now);
+                return Err(Unsettled { steps: self.most_steps, reached });
             }
             if self.steps.is_multiple_of(PROGRESS_STEPS) {
                 self.progress.time = since_epoch(self.now);
@@ -382,10 +383,10 @@ impl<'a> Engine<'a> {
                 self.digest.text(patch.condition.as_ref().map_or("", |c| &c.message));
                 self.digest.text(patch.nominated_node.as_deref().unwrap_or("-"));
             }
-            Effect::Call { request: Request::Evict { victim, dry_run }, pod, .. } => {
+            Effect::Call { request: Request::Evict { victim, how }, pod, .. } => {
                 self.digest.text(&pod.uid);
                 self.digest.text(&victim.uid);
-                self.digest.number(u64::from(*dry_run));
+                self.digest.number(u64::from(how.is_dry_run()));
             }
             Effect::Event(_) | Effect::Call { .. } => {}
         }

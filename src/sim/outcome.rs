@@ -4,7 +4,6 @@ use muster_core::io::Tick;
 
 use crate::check::Verdict;
 use crate::faults::Counts;
-use crate::limits::MAX_STEPS;
 use crate::record::Record;
 use crate::time::Micros;
 
@@ -73,7 +72,12 @@ pub struct Outcome {
 /// The run did not come to an end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the simulation did not settle within {MAX_STEPS} events (virtual time {}); shorten it with until or --until",
-    crate::time::show_duration(*.0)
+    "the simulation did not settle within {steps} events (virtual time {}); shorten it with until or --until",
+    crate::time::show_duration(*.reached)
 )]
-pub struct Unsettled(pub Micros);
+pub struct Unsettled {
+    /// How many events it was given.
+    pub steps: u64,
+    /// How far it came.
+    pub reached: Micros,
+}

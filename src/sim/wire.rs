@@ -7,7 +7,9 @@
 use std::sync::Arc;
 
 use muster_api::k8s::{self, Node, Pod};
-use muster_core::io::{Change, Effect, Input, Kind, Object, ObjectKey, Reply, Request, Tick};
+use muster_core::io::{
+    Change, Effect, Input, Kind, Object, ObjectKey, Removal, Reply, Request, Tick,
+};
 use muster_core::outbox::{CALL_DEADLINE, Evict, Failure, NOT_LEADING, PodCall};
 
 use crate::agenda::{Event, Item, Manner};
@@ -297,27 +299,32 @@ impl Engine<'_> {
         let Some(id) = self.api.pod_named(&victim.namespace, &victim.name) else {
             return Err(ApiError::not_found("pods", &victim.name));
         };
+        let dry_run = evict.how.is_dry_run();
+        let forced = evict.how == Removal::Delete;
         let options = DeleteOptions {
             uid: Some(victim.uid.to_string()),
-            dry_run: evict.dry_run,
+            dry_run,
             ..DeleteOptions::default()
         };
         let before = self.api.pod(id).map(|stored| Arc::clone(&stored.object));
         let budgets = self.api.budgets().to_vec();
-        let result = if self.link.faults.strikes(self.now, Fault::BudgetSpent) {
+        let result = if forced {
+            self.api.delete(self.now, id, &options)
+        } else if self.link.faults.strikes(self.now, Fault::BudgetSpent) {
             Err(budget_spent())
         } else {
             self.api.evict(self.now, id, &options)
         };
-        if let (Ok(()), Some(before), false) = (&result, before, evict.dry_run) {
+        if let (Ok(()), Some(before), false) = (&result, before, dry_run) {
             let preemptor = self.api.find(&evict.preemptor).and_then(|id| self.api.pod(id));
             let preemptor = preemptor.map(|stored| &*stored.object);
-            self.checker.evicted(self.now, preemptor, &before, &budgets);
+            let budgets = if forced { &[] } else { &*budgets };
+            self.checker.evicted(self.now, preemptor, &before, budgets);
         }
         let counts = &mut self.link.faults.counts;
         let refused = result.as_ref().is_err_and(|error| error.cause == Some("DisruptionBudget"));
-        counts.dry_runs += u64::from(evict.dry_run);
-        counts.preempted += u64::from(result.is_ok() && !evict.dry_run);
+        counts.dry_runs += u64::from(dry_run);
+        counts.preempted += u64::from(result.is_ok() && !dry_run);
         counts.refused_victims += u64::from(refused);
         result
     }

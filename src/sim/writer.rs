@@ -59,8 +59,8 @@ impl Writer {
         let call = match effect {
             Effect::Bind { pod, node, attempt } => PodCall::Bind(Bind { pod, node, attempt }),
             Effect::PatchStatus(patch) => PodCall::Patch(patch),
-            Effect::Call { token, pod, request: Request::Evict { victim, dry_run }, .. } => {
-                PodCall::Evict(Evict { token, preemptor: pod, victim, dry_run })
+            Effect::Call { token, pod, request: Request::Evict { victim, how }, .. } => {
+                PodCall::Evict(Evict { token, preemptor: pod, victim, how })
             }
             Effect::Event(_) | Effect::Call { .. } => return,
         };
@@ -81,7 +81,7 @@ impl Writer {
 
     fn fly(&mut self, flight: Flight) -> Serial {
         self.serial += 1;
-        let dry = matches!(&flight.call, PodCall::Evict(evict) if evict.dry_run);
+        let dry = matches!(&flight.call, PodCall::Evict(evict) if evict.how.is_dry_run());
         let serial = Serial { number: self.serial, dry };
         self.flights.insert(serial, flight);
         serial

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use bytes::Bytes;
 use http::Method;
-use muster_core::io::{EventRecord, ObjectPatch, PodRef, StatusPatch};
+use muster_core::io::{EventRecord, ObjectPatch, PodRef, Removal, StatusPatch};
 use serde::Serialize;
 use serde_json::json;
 
@@ -70,12 +70,20 @@ pub(super) fn bind(bind: &Bind) -> Call {
     }
 }
 
-/// POST pods/NAME/eviction, guarded by the victim's UID.
+/// POST pods/NAME/eviction or DELETE pods/NAME, guarded by the victim's UID.
 pub(super) fn evict(evict: &Evict) -> Call {
     let victim = &evict.victim;
     let mut options = json!({"preconditions": {"uid": victim.uid}});
-    if evict.dry_run {
-        options["dryRun"] = json!(["All"]);
+    match evict.how {
+        Removal::DryRun => options["dryRun"] = json!(["All"]),
+        Removal::Evict => {}
+        Removal::Delete => {
+            options["apiVersion"] = json!("v1");
+            options["kind"] = json!("DeleteOptions");
+            let path = format!("/api/v1/namespaces/{}/pods/{}", victim.namespace, victim.name);
+            let (method, body) = (Method::DELETE, encode(&options));
+            return Call { method, path, content_type: JSON, body };
+        }
     }
     let body = json!({
         "apiVersion": "policy/v1", "kind": "Eviction",
@@ -86,6 +94,26 @@ pub(super) fn evict(evict: &Evict) -> Call {
         method: Method::POST,
         path: pod_path(victim, "eviction"),
         content_type: JSON,
+        body: encode(&body),
+    }
+}
+
+/// PATCH pods/NAME/status: why a pod that is deleted has to go. The Eviction API says so
+/// by itself.
+pub(super) fn disruption(victim: &PodRef) -> Call {
+    let body = json!({
+        "metadata": {"uid": victim.uid},
+        "status": {"conditions": [{
+            "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
+            "message": "muster: preempting to accommodate a higher priority pod",
+            "lastProbeTime": null,
+            "lastTransitionTime": format!("{:.0}", jiff::Timestamp::now()),
+        }]},
+    });
+    Call {
+        method: Method::PATCH,
+        path: pod_path(victim, "status"),
+        content_type: STRATEGIC,
         body: encode(&body),
     }
 }
@@ -362,16 +390,25 @@ mod tests {
     #[test]
     fn an_eviction_is_for_one_incarnation_and_may_be_dry() {
         let (token, victim) = (muster_core::io::Token(1), pod());
-        let mut asked = Evict { token, preemptor: pod(), victim, dry_run: false };
+        let mut asked = Evict { token, preemptor: pod(), victim, how: Removal::Evict };
         let call = evict(&asked);
         assert_eq!(call.path, "/api/v1/namespaces/ns/pods/p/eviction");
         let mut expected = json!({"apiVersion": "policy/v1", "kind": "Eviction",
             "metadata": {"name": "p", "namespace": "ns"},
             "deleteOptions": {"preconditions": {"uid": "u"}}});
         assert_eq!(body(&call), expected);
-        asked.dry_run = true;
+        asked.how = Removal::DryRun;
         expected["deleteOptions"]["dryRun"] = json!(["All"]);
         assert_eq!(body(&evict(&asked)), expected);
+        asked.how = Removal::Delete;
+        let call = evict(&asked);
+        assert_eq!((call.method.as_str(), &*call.path), ("DELETE", "/api/v1/namespaces/ns/pods/p"));
+        let expected = json!({"apiVersion": "v1", "kind": "DeleteOptions",
+            "preconditions": {"uid": "u"}});
+        assert_eq!(body(&call), expected);
+        let told = body(&disruption(&asked.victim));
+        assert_eq!(told["metadata"]["uid"], "u");
+        assert_eq!(told["status"]["conditions"][0]["reason"], "PreemptionByScheduler");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use muster_core::io::{StatusPatch, Token};
+use muster_core::io::{Removal, StatusPatch, Token};
 use muster_core::outbox::MAX_FLYING_EVICTIONS;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -11,11 +11,12 @@ use super::tests::{Rig, bind, pod, rig, rig_with};
 use super::*;
 
 fn evict(token: u64, victim: &str, dry_run: bool) -> Effect {
+    let how = if dry_run { Removal::DryRun } else { Removal::Evict };
     Effect::Call {
         token: Token(token),
         pod: pod("preemptor"),
         plugin: "DefaultPreemption".into(),
-        request: Request::Evict { victim: pod(victim), dry_run },
+        request: Request::Evict { victim: pod(victim), how },
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use muster_core::io::{EventRecord, Eviction, Input, Reply, StatusPatch, WriteError};
+use muster_core::io::{EventRecord, Eviction, Input, Removal, Reply, StatusPatch, WriteError};
 use muster_core::outbox::{Bind, Evict, Failure, PodCall};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -208,20 +208,27 @@ impl Shared {
     }
 
     async fn evict(&self, evict: &Evict) -> bool {
+        let (pod, victim, how) = (&evict.preemptor, &evict.victim, evict.how);
+        if how == Removal::Delete
+            && let Err(failure) =
+                self.fenced.repeat(bodies::disruption(victim), PATCH_ATTEMPTS).await
+        {
+            // Only for those who want to know why; whether it can go, the next call says.
+            debug!(%victim, "condition of a victim dropped: {failure}");
+        }
         let eviction = self.fenced.evict(bodies::evict(evict)).await;
-        let (pod, victim, dry_run) = (&evict.preemptor, &evict.victim, evict.dry_run);
         let ok = match &eviction {
             Eviction::Accepted | Eviction::Gone => {
-                debug!(%pod, %victim, dry_run, "eviction: {eviction:?}");
+                debug!(%pod, %victim, ?how, "eviction: {eviction:?}");
                 true
             }
             // An answer like any other: the budget does what it is for.
             Eviction::Refused(why) => {
-                info!(%pod, %victim, dry_run, "eviction refused: {why}");
+                info!(%pod, %victim, ?how, "eviction refused: {why}");
                 true
             }
             Eviction::Unavailable(why) | Eviction::Failed(why) => {
-                warn!(%pod, %victim, dry_run, "eviction failed: {why}");
+                warn!(%pod, %victim, ?how, "eviction failed: {why}");
                 false
             }
         };

@@ -190,11 +190,9 @@ impl Writer {
                     calls += 1;
                     continue;
                 }
-                Effect::Call {
-                    token, pod, request: Request::Evict { victim, dry_run }, ..
-                } => {
+                Effect::Call { token, pod, request: Request::Evict { victim, how }, .. } => {
                     shared.unanswered.fetch_add(1, Ordering::Relaxed);
-                    PodCall::Evict(Evict { token, preemptor: pod, victim, dry_run })
+                    PodCall::Evict(Evict { token, preemptor: pod, victim, how })
                 }
                 Effect::Call { token, plugin, .. } => {
                     let text = format!("plugin {plugin} asked for a call that nothing handles");

@@ -53,7 +53,7 @@ pub use witness::Witness;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::framework::ExtensionPoint;
+use crate::framework::{ExtensionPoint, PostFilter};
 use crate::io::{Effect, Input, Tick};
 use crate::plugins::PodTopologySpreadArgs;
 use crate::{Backoff, Config, Decision};
@@ -87,6 +87,8 @@ struct ProfileFacts {
     plain_gates: bool,
     /// Ordered by priority, then time.
     plain_order: bool,
+    /// Some plugin may have pods go against their budgets.
+    may_force: bool,
 }
 
 impl ProfileFacts {
@@ -121,6 +123,9 @@ impl ProfileFacts {
                 !strange.contains(&name) && (MODELLED.contains(&name) || IDLE.contains(&name))
             }),
             plain_gates: names(ExtensionPoint::PreEnqueue).all(|name| name == "SchedulingGates"),
+            may_force: profile
+                .called(ExtensionPoint::PostFilter)
+                .any(|(_, p)| p.plugin.as_post_filter().is_some_and(PostFilter::may_force)),
             plain_order: sorts.peek().is_some() && sorts.all(|name| name == "PrioritySort"),
         }
     }

@@ -54,6 +54,8 @@ pub(super) struct Plan {
     pub(super) fresh: bool,
     /// Victims were asked to go in this step.
     pub(super) acting: bool,
+    /// Its victims go whatever their budgets say.
+    pub(super) forced: bool,
     /// The preemptor was gone in between, for an old list perhaps: its plan ended there.
     pub(super) lost: bool,
 }
@@ -67,16 +69,20 @@ impl Plan {
         !self.lost && self.victims.iter().any(|v| !v.now && asked(v))
     }
 
-    /// Whether a dry run for this victim belongs to another plan than the last one.
-    pub(super) fn is_over_for(&self, victim: &str) -> bool {
+    /// Whether the first question about this victim belongs to another plan than the
+    /// last one.
+    pub(super) fn is_over_for(&self, victim: &str, forced: bool) -> bool {
+        let first = |v: &Victim| if forced { v.real } else { v.dry };
         let same = self.victims.iter().find(|v| v.uid == victim);
-        !self.fresh && same.is_none_or(|v| !matches!(v.dry, Ask::Open | Ask::Unknown))
+        let open = same.is_some_and(|v| matches!(first(v), Ask::Open | Ask::Unknown));
+        !self.fresh && (forced != self.forced || !open)
     }
 
     /// Begins anew, with those that were asked about in this step.
-    pub(super) fn renew(&mut self) {
+    pub(super) fn renew(&mut self, forced: bool) {
         self.victims.retain(|v| v.now);
         (self.fresh, self.acting, self.lost) = (true, false, false);
+        self.forced = forced;
     }
 
     /// Whether the server may be asked again after a while.

@@ -3,28 +3,40 @@
 //! A question is judged as it is asked; a plan when the step is over that made it,
 //! because only then all its victims are known.
 
+use std::collections::BTreeSet;
+
 use super::Audit;
 use super::fit::{Answer, Usage};
 use super::plans::{Ask, Plan, Victim};
 use super::pods::{Place, Pod};
 use super::steps::key;
-use crate::io::{PodRef, Token};
+use crate::io::{PodRef, Removal, Token};
 
 impl Audit {
     /// The core asks for an eviction, or whether it would be allowed.
-    pub(super) fn evicts(&mut self, token: Token, preemptor: &PodRef, victim: &PodRef, dry: bool) {
+    pub(super) fn evicts(
+        &mut self,
+        token: Token,
+        preemptor: &PodRef,
+        victim: &PodRef,
+        how: Removal,
+    ) {
+        let (dry, forced) = (how == Removal::DryRun, how == Removal::Delete);
         let (name, other) = (key(preemptor), key(victim));
         self.may_preempt(&name);
         self.may_go(&name, victim);
+        if forced && !self.may_force(&name) {
+            self.violation("S4", format!("{other} is deleted for {name}, which is not allowed"));
+        }
         if !self.plans.ask(token, &preemptor.uid, &victim.uid, dry) {
             self.violation("S5", format!("{name} asks about {other} by an old token"));
         }
         let mut plan = self.plans.plans.remove(&*preemptor.uid).unwrap_or_default();
-        if dry && plan.is_over_for(&victim.uid) {
+        if (dry || forced) && plan.is_over_for(&victim.uid, forced) {
             if plan.is_open() {
                 self.violation("S5", format!("{name} begins again before it is answered"));
             }
-            plan.renew();
+            plan.renew(forced);
         }
         if plan.victim(&victim.uid).is_none() {
             plan.victims.push(Victim {
@@ -47,7 +59,9 @@ impl Audit {
         }
         if !dry {
             plan.acting = true;
-            if !allowed {
+            if forced {
+                // Nobody is asked.
+            } else if !allowed {
                 let what = format!("{other} is evicted for {name} without a dry run");
                 self.violation("S4", what);
             } else if plan.victims.iter().any(|v| v.dry == Ask::No) {
@@ -67,6 +81,11 @@ impl Audit {
         for name in found.collect::<Vec<_>>() {
             self.world.edit(&name, |p| p.called = true);
         }
+    }
+
+    fn may_force(&self, name: &str) -> bool {
+        let profile = self.world.pods.get(name).and_then(|pod| pod.profile);
+        profile.is_some_and(|p| self.profiles[p].may_force)
     }
 
     fn may_preempt(&mut self, name: &str) {
@@ -114,7 +133,7 @@ impl Audit {
             if fresh {
                 self.makes_sense(&name, &plan);
             }
-            if fresh || acting {
+            if (fresh || acting) && !plan.forced {
                 self.keeps_budgets(&name, &plan, acting);
             }
             if acting {
@@ -213,7 +232,12 @@ impl Audit {
                 !counted && guarded(v).is_some_and(|p| known.guards(p))
             };
             let mine = own.iter().filter(|v| counts(v)).count();
-            let sum = all.iter().filter(counts).count();
+            // Two pods may wait for the same one to go: it goes once.
+            let mut open: BTreeSet<&str> = all.iter().filter(counts).map(|v| &*v.uid).collect();
+            for victim in all.iter().filter(|v| !counts(v)) {
+                open.remove(&*victim.uid);
+            }
+            let sum = open.len();
             if mine > 0 && i64::try_from(sum).unwrap_or(i64::MAX) > known.allowed.max(0) {
                 let allowed = known.allowed;
                 wrong.push(format!("{budget} allows {allowed}, {name} makes it {sum}"));

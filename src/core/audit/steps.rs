@@ -31,10 +31,7 @@ impl Audit {
                 let profile = self.profile(&pod.spec.scheduler_name);
                 self.world.upsert_pod(now, pod, profile);
             }
-            Input::Pod(Change::Delete(key)) => {
-                self.world.delete_pod(key);
-                self.plans.forget(&key.uid);
-            }
+            Input::Pod(Change::Delete(key)) => self.world.delete_pod(key),
             Input::RelistStarted(kind) => self.world.relist_started(*kind),
             Input::RelistDone(kind) => self.world.relist_done(*kind),
             Input::BindDone { pod, attempt, result } => {
@@ -61,6 +58,9 @@ impl Audit {
             }
             // Of other kinds the checker knows nothing: it judges no plugin that reads them.
             Input::ObjectGone(..) | Input::Permit { .. } | Input::Reply { .. } => {}
+        }
+        for preemptor in std::mem::take(&mut self.world.lost) {
+            self.plans.forget(&preemptor);
         }
     }
 
@@ -135,8 +135,8 @@ impl Audit {
         }
         match effect {
             Effect::Bind { node, attempt, .. } => self.bind(&name, node, *attempt),
-            Effect::Call { token, pod, request: Request::Evict { victim, dry_run }, .. } => {
-                self.evicts(*token, pod, victim, *dry_run);
+            Effect::Call { token, pod, request: Request::Evict { victim, how }, .. } => {
+                self.evicts(*token, pod, victim, *how);
             }
             Effect::Call { .. } => {
                 let stage = self.world.pods.get(&name).and_then(Pod::stage);

@@ -30,6 +30,8 @@ pub(super) struct World {
     pub(super) stirs: u64,
     /// Some pod was seen that does not want others near it.
     pub(super) repelled: bool,
+    /// UIDs of the pods that were lost from sight in this step.
+    pub(super) lost: Vec<String>,
     relists: [u64; Kind::COUNT],
     arrivals: u64,
 }
@@ -144,7 +146,7 @@ impl World {
         self.stirs += u64::from(left);
         self.take_off(key);
         self.edit(key, |pod| pod.dropped = true);
-        self.pods.remove(key);
+        self.lost.extend(self.pods.remove(key).map(|pod| pod.uid));
     }
 
     pub(super) fn upsert_pod(&mut self, now: Tick, wire: &k8s::Pod, profile: Option<usize>) {

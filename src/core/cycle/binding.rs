@@ -11,7 +11,7 @@ use crate::framework::{
 };
 use crate::io::{Effect, EventRecord, PodRef, Tick, Token, WriteError};
 use crate::model::{PodId, PodShape};
-use crate::queue::QueueCx;
+use crate::queue::{QueueCx, Reach};
 use crate::report::{AttemptResult, Observation, QueuedPod};
 
 /// How long after a bind without an answer it is tried again.
@@ -267,14 +267,14 @@ impl Core {
     /// As `unreserve`, and lets others know that room is free.
     pub(super) fn release(&mut self, now: Tick, pod: PodId) {
         if let Some(left) = self.unreserve(pod) {
-            self.room_freed(now, left, None);
+            self.room_freed(now, left, Reach::default());
         }
     }
 
     /// Takes a pod off its node and lets others know that room is free.
     pub(super) fn vacate(&mut self, now: Tick, pod: PodId) {
         if let Some(left) = self.displace(pod) {
-            self.room_freed(now, left, None);
+            self.room_freed(now, left, Reach::default());
         }
     }
 
@@ -286,7 +286,7 @@ impl Core {
         Some(left)
     }
 
-    pub(super) fn room_freed(&mut self, now: Tick, left: Left, cause: Option<PodId>) {
+    pub(super) fn room_freed(&mut self, now: Tick, left: Left, reach: Reach) {
         let (shape, group) = left;
         let event = ClusterEvent {
             resource: Resource::AssignedPod,
@@ -295,7 +295,7 @@ impl Core {
             subject: Subject::Pod { shape, group, before: None },
         };
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
-        self.queue.on_event(&cx, &event, cause);
+        self.queue.on_event(&cx, &event, reach);
     }
 
     pub(super) fn fail_binding(&mut self, now: Tick, pod: PodId, failure: Failure) {
@@ -312,7 +312,7 @@ impl Core {
         self.fail(now, pod, profile, failure);
         // Only now, and not to the pod itself: its own room is no news to it.
         if let Some(left) = left {
-            self.room_freed(now, left, Some(pod));
+            self.room_freed(now, left, Reach { cause: Some(pod), priority: None });
         }
     }
 

@@ -1,18 +1,20 @@
 //! Carrying out a preemption: ask whether every eviction would be allowed, then evict.
 //!
 //! Owns the plans under way, one per preemptor, and which pods we evicted. Evictions
-//! go through the Eviction API, so the server has the last word on budgets. While
-//! its plan is under way the preemptor is held back. Must never choose a victim.
+//! go through the Eviction API, so the server has the last word on budgets; only where
+//! the configuration allows a plan against them are its victims deleted. While its plan
+//! is under way the preemptor is held back. Must never choose a victim.
 
 use std::sync::Arc;
 
 use super::Core;
 use super::binding::Stage;
 use super::failure::Failure;
+use super::preempt::Found;
 use crate::bugs::bug;
 use crate::cluster::Cluster;
 use crate::framework::Status;
-use crate::io::{Effect, EventRecord, Eviction, PodRef, Request, Tick, Token};
+use crate::io::{Effect, EventRecord, Eviction, PodRef, Removal, Request, Tick, Token};
 use crate::model::PodId;
 use crate::plugins::names;
 use crate::preemption::{budgets_of, refusal};
@@ -36,6 +38,8 @@ pub(super) struct Plan {
     node: Arc<str>,
     profile: usize,
     victims: Vec<Victim>,
+    /// Whether its victims go whatever their budgets say.
+    by_force: bool,
     /// Whether no budget stood in its way when it began.
     lawful: bool,
     stage: Step,
@@ -88,16 +92,15 @@ impl Core {
         now: Tick,
         pod: PodId,
         profile: usize,
-        node: Arc<str>,
-        victims: &[PodId],
+        Found { node, victims, by_force }: Found,
     ) {
-        let count = victims.len();
-        self.observations.push(Observation::Preemption { victims: count });
+        self.observations.push(Observation::Preemption { victims: victims.len() });
         self.unseat_others(now, pod, &node);
         let mut left = Vec::new();
         let mut in_memory = false;
-        for &id in victims {
-            let Some(record) = self.cluster.pod(id).filter(|p| !p.deleting) else {
+        for id in victims {
+            let stays = !self.victims.gone.contains(&id);
+            let Some(record) = self.cluster.pod(id).filter(|p| stays && !p.deleting) else {
                 continue;
             };
             let key = record.key.clone();
@@ -127,12 +130,23 @@ impl Core {
         if bug!(self.bugs, VictimForgotten) && left.len() > 1 {
             left.pop();
         }
-        let stage = if bug!(self.bugs, DryRunSkipped) { Step::Evict } else { Step::Ask };
+        let skipped = by_force || bug!(self.bugs, DryRunSkipped);
+        let stage = if skipped { Step::Evict } else { Step::Ask };
         let (tries, timer) = (0, None);
         self.victims.taken.extend(left.iter().map(|victim| (victim.id, pod)));
         let ids: Vec<PodId> = left.iter().map(|v| v.id).collect();
         let lawful = self.lawful(pod, &ids);
-        let plan = Plan { node, profile, victims: left, lawful, stage, tries, timer, begun: now };
+        let plan = Plan {
+            node,
+            profile,
+            victims: left,
+            by_force,
+            lawful,
+            stage,
+            tries,
+            timer,
+            begun: now,
+        };
         self.plans.insert(pod, plan);
         if !bug!(self.bugs, PlanNotHeld) {
             self.queue.hold(pod, HELD.into());
@@ -162,7 +176,11 @@ impl Core {
         let (Some(plan), Some(record)) = (self.plans.get_mut(&pod), self.cluster.pod(pod)) else {
             return;
         };
-        let dry_run = plan.stage == Step::Ask;
+        let how = match plan.stage {
+            Step::Ask => Removal::DryRun,
+            Step::Evict if plan.by_force => Removal::Delete,
+            Step::Evict => Removal::Evict,
+        };
         let (cluster, node) = (&self.cluster, &plan.node);
         let stays = |victim: &Victim| {
             let pod = cluster.pod(victim.id).filter(|p| p.key.uid == victim.key.uid);
@@ -179,7 +197,8 @@ impl Core {
                 self.victims.taken.remove(&victim.id);
                 continue;
             }
-            let budgets = if dry_run { Vec::new() } else { budget_names(cluster, victim.id) };
+            let counted = how == Removal::Evict;
+            let budgets = if counted { budget_names(cluster, victim.id) } else { Vec::new() };
             // One at a time under each budget: the server counts them one by one, and is
             // slow where several are counted at once.
             if budgets.iter().any(|budget| self.spending.values().any(|b| b.contains(budget))) {
@@ -196,7 +215,7 @@ impl Core {
                 token,
                 pod: record.key.clone(),
                 plugin: names::DEFAULT_PREEMPTION.into(),
-                request: Request::Evict { victim: victim.key.clone(), dry_run },
+                request: Request::Evict { victim: victim.key.clone(), how },
             });
         }
     }
@@ -255,6 +274,10 @@ impl Core {
             Eviction::Gone => {
                 victim.state = Todo::Gone;
                 self.victims.taken.remove(&id);
+                // Nobody asks for it again before the watch shows it.
+                if self.cluster.pod(id).is_some_and(|p| p.key.uid == key.uid) {
+                    self.victims.gone.insert(id);
+                }
             }
             Eviction::Unavailable(_) if plan.tries < MAX_TRIES => {
                 victim.state = Todo::Later;
@@ -353,7 +376,8 @@ impl Core {
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         self.queue.unhold(&cx, pod);
         // Those who are gone may have left before anybody waited for it.
-        if plan.victims.iter().all(|v| v.state == Todo::Gone) {
+        let left = |v: &Victim| v.state == Todo::Gone && !self.victims.gone.contains(&v.id);
+        if plan.victims.iter().all(left) {
             self.queue.activate_now(&cx, pod);
         }
     }
@@ -451,6 +475,7 @@ impl Core {
     /// A pod is gone: it is nobody's victim any more.
     pub(super) fn forget_victim(&mut self, pod: PodId) {
         self.victims.taken.remove(&pod);
+        self.victims.gone.remove(&pod);
         if let Some(until) = self.victims.refused.remove(&pod) {
             self.refusals.remove(&(until, pod));
         }

@@ -149,8 +149,8 @@ impl Core {
             plan = self.post_filter(now, pod, profile_id, &mut failure);
         }
         decision.message = Some(self.fail(now, pod, profile_id, failure));
-        if let Some((node, victims)) = plan {
-            self.start_plan(now, pod, profile_id, node, &victims);
+        if let Some(room) = plan {
+            self.start_plan(now, pod, profile_id, room);
         }
     }
 

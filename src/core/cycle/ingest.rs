@@ -10,7 +10,7 @@ use crate::cluster::{GroupKey, Owner, object_key};
 use crate::framework::{Actions, ClusterEvent, ProfileId, Resource, Subject};
 use crate::io::{Change, Input, Kind, Object, ObjectKey, PodRef, Reply, Tick};
 use crate::model::{LabelSet, Pod, PodId, PodShape, PodStage};
-use crate::queue::QueueCx;
+use crate::queue::{QueueCx, Reach};
 use crate::report::Observation;
 
 pub(super) fn key_text(namespace: &str, name: &str) -> String {
@@ -51,7 +51,7 @@ impl Core {
 
     fn queue_event(&mut self, now: Tick, event: &ClusterEvent) {
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
-        self.queue.on_event(&cx, event, None);
+        self.queue.on_event(&cx, event, Reach::default());
     }
 
     fn malformed(&mut self, kind: &'static str, error: String) {

@@ -11,6 +11,7 @@ use super::trial::Trial;
 use crate::cluster::NodeId;
 use crate::io::Tick;
 use crate::model::{PodId, PodStage, ShapeId};
+use crate::queue::Reach;
 
 impl Core {
     /// Expects a pod on a node, or nowhere; true if that is news. Where a waiting pod
@@ -54,10 +55,12 @@ impl Core {
         self.nominate(now, pod, node);
     }
 
-    /// A pod is not expected any more where it was: the room may help others.
+    /// A pod is not expected any more where it was. The room may help those who had to
+    /// leave it to that pod: others of no higher priority.
     pub(super) fn expected_room_freed(&mut self, now: Tick, pod: PodId) {
+        let priority = self.cluster.pod(pod).map(|p| p.priority);
         if let Some(left) = self.cluster.kind_of(pod) {
-            self.room_freed(now, left, Some(pod));
+            self.room_freed(now, left, Reach { cause: Some(pod), priority });
         }
     }
 

@@ -13,11 +13,12 @@ use super::{Core, failure::Failure, failure::Nominate};
 use crate::bugs::bug;
 use crate::cluster::{Budget, Cluster, NodeId};
 use crate::framework::{Code, ExtensionPoint, PostFilterResult, Profile, Room, Status};
-use crate::hash::{IdMap, scramble};
+use crate::hash::{IdMap, IdSet, scramble};
 use crate::io::Tick;
 use crate::model::{Pod, PodId, PodShape};
 use crate::plugins::DefaultPreemptionArgs;
 use crate::preemption::{Candidate, Candidates, Preemptor, budgets_of, nothing_found, refusal};
+use crate::queue::PluginMask;
 
 /// What preemption found for a shape.
 pub(crate) struct Kept {
@@ -36,16 +37,34 @@ impl Kept {
     }
 }
 
+/// Room that can be made.
+pub(super) struct Found {
+    /// Where.
+    pub(super) node: Arc<str>,
+    /// Who has to go.
+    pub(super) victims: Vec<PodId>,
+    /// Whatever their budgets say.
+    pub(super) by_force: bool,
+}
+
 /// What is known of evictions under way.
 #[derive(Default)]
 pub(super) struct Victims {
     /// Pods that have to go, and for whom: until they are gone, or may stay.
     pub(super) taken: IdMap<PodId, PodId>,
+    /// Pods that the server says are gone, until they are seen to go.
+    pub(super) gone: IdSet<PodId>,
     /// Pods that a budget kept the server from evicting: not asked for again before.
     pub(super) refused: IdMap<PodId, Tick>,
 }
 
 impl Victims {
+    /// Whether a pod is going for another one, or has gone and was not seen to.
+    fn leaves(&self, id: PodId, pod: &Pod) -> bool {
+        let evicted = pod.disrupted || self.taken.contains_key(&id);
+        pod.deleting && evicted || self.gone.contains(&id)
+    }
+
     /// Evictions per budget that were planned for others than `preemptor`, and that the
     /// budget does not show yet.
     pub(super) fn outstanding<'a>(
@@ -82,6 +101,8 @@ struct Search<'a> {
     seed: u32,
     /// Whether a budget stood in the way.
     blocked: bool,
+    /// Plugins that keep the pod off some node whoever leaves it.
+    rejectors: PluginMask,
 }
 
 impl Core {
@@ -93,7 +114,7 @@ impl Core {
         pod: PodId,
         profile_id: usize,
         failure: &mut Failure,
-    ) -> Option<(Arc<str>, Vec<PodId>)> {
+    ) -> Option<Found> {
         let shape_id = self.cluster.pod(pod)?.shape;
         let seed = self.tie_seed(shape_id).0;
         let shape = Arc::clone(self.cluster.shape(shape_id));
@@ -109,6 +130,7 @@ impl Core {
             victims: &self.victims,
             seed,
             blocked: false,
+            rejectors: 0,
         };
         let mut messages = Vec::new();
         for (i, weighted) in profile.called(ExtensionPoint::PostFilter) {
@@ -124,6 +146,7 @@ impl Core {
             if search.blocked {
                 failure.rejectors |= 1 << i;
             }
+            failure.rejectors |= search.rejectors;
             match &result.nominate {
                 Some(node) if node.is_empty() => failure.nominate = Nominate::Clear,
                 Some(node) => failure.nominate = Nominate::Set(Arc::clone(node)),
@@ -132,7 +155,8 @@ impl Core {
             messages.push(result.status.message());
             if result.status.code == Code::Success {
                 failure.add(&messages.pop().unwrap_or_default());
-                return Some((result.nominate?, result.victims));
+                let (node, victims) = (result.nominate?, result.victims);
+                return Some(Found { node, victims, by_force: result.by_force });
             }
         }
         messages.retain(|m| !m.is_empty());
@@ -205,12 +229,10 @@ impl Search<'_> {
         &self,
         candidate: &Candidate,
         outstanding: &BTreeMap<(&str, &str), i32>,
-        args: &DefaultPreemptionArgs,
     ) -> Option<String> {
         let asked = |budget: (&str, &str)| outstanding.get(&budget).copied().unwrap_or(0);
         let budget = || refusal(self.cluster, &candidate.victims, asked);
-        let ignored = args.allow_budget_violations || bug!(self.cluster.bugs, BudgetIgnored);
-        let forbidden = if ignored { None } else { budget() };
+        let forbidden = if bug!(self.cluster.bugs, BudgetIgnored) { None } else { budget() };
         forbidden.or_else(|| self.refused(candidate))
     }
 
@@ -261,11 +283,12 @@ impl Room for Search<'_> {
             status: Status::unschedulable(message),
             nominate: nominate.map(Into::into),
             victims: Vec::new(),
+            by_force: false,
         };
         let me = Preemptor::of(self.pod, self.pod());
         let status = self.own_node().and_then(|node| self.ledger.code_of(self.profile, node));
-        let ours = |pod: PodId| self.victims.taken.contains_key(&pod);
-        if let Err(why) = me.eligible(self.cluster, status, ours) {
+        let leaves = |id: PodId, pod: &Pod| self.victims.leaves(id, pod);
+        if let Err(why) = me.eligible(self.cluster, status, leaves) {
             return unschedulable(format!("preemption: {why}"), None);
         }
         let nodes = self.cluster.node_count();
@@ -274,16 +297,16 @@ impl Room for Search<'_> {
         let outstanding = self.victims.outstanding(self.cluster, self.pod);
         let mut chosen = None;
         for candidate in kept.candidates.ranked() {
-            match self.obstacle(candidate, &outstanding, args) {
-                Some(why) => in_the_way.push(why.into()),
-                None => {
-                    chosen = Some(Arc::clone(candidate));
+            match self.obstacle(candidate, &outstanding) {
+                Some(why) if !args.allow_budget_violations => in_the_way.push(why.into()),
+                obstacle => {
+                    chosen = Some((Arc::clone(candidate), obstacle.is_some()));
                     break;
                 }
             }
         }
         let result = match chosen {
-            Some(candidate) => {
+            Some((candidate, by_force)) => {
                 let node = &self.cluster.node(candidate.node).name;
                 let victims = candidate.victims.clone();
                 let status = Status::new(
@@ -294,10 +317,12 @@ impl Room for Search<'_> {
                         victims.len()
                     ),
                 );
-                PostFilterResult { status, nominate: Some(Arc::clone(node)), victims }
+                let nominate = Some(Arc::clone(node));
+                PostFilterResult { status, nominate, victims, by_force }
             }
             None => {
                 self.blocked = !in_the_way.is_empty();
+                self.rejectors = kept.candidates.rejectors().fold(0, |all, i| all | 1 << i);
                 unschedulable(nothing_found(&kept.candidates, nodes, &in_the_way), Some(""))
             }
         };

@@ -170,8 +170,11 @@ pub struct PostFilterResult {
     pub status: Status,
     /// Node to nominate: `None` leaves the nomination, `Some("")` clears it.
     pub nominate: Option<Arc<str>>,
-    /// Pods to evict from that node. Their budgets are kept: see the docs.
+    /// Pods to evict from that node.
     pub victims: Vec<PodId>,
+    /// Have them go even if a budget forbids it: they are deleted. Else their budgets
+    /// are kept.
+    pub by_force: bool,
 }
 
 /// What a PostFilter plugin may ask about a pod that fits nowhere.
@@ -194,6 +197,11 @@ pub trait Room {
 pub trait PostFilter {
     /// Looks for room.
     fn post_filter(&self, room: &mut dyn Room) -> PostFilterResult;
+
+    /// Whether it may have pods go that a budget forbids to.
+    fn may_force(&self) -> bool {
+        false
+    }
 }
 
 /// Outcome of PreScore.

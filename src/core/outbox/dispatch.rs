@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::Evict;
 use crate::hash::TextMap;
-use crate::io::{EventRecord, PodRef, StatusPatch};
+use crate::io::{EventRecord, PodRef, Removal, StatusPatch};
 
 /// Most status patches that may wait: beyond it new ones are dropped. The core asks
 /// again for a condition that the watch does not show.
@@ -64,8 +64,11 @@ impl PodCall {
         match self {
             Self::Bind(_) => "pod_binding",
             Self::Patch(_) => "pod_status_patch",
-            Self::Evict(evict) if evict.dry_run => "pod_eviction_dry_run",
-            Self::Evict(_) => "pod_eviction",
+            Self::Evict(evict) => match evict.how {
+                Removal::DryRun => "pod_eviction_dry_run",
+                Removal::Evict => "pod_eviction",
+                Removal::Delete => "pod_deletion",
+            },
         }
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::io::{Condition, Token};
+use crate::io::{Condition, Removal, Token};
 
 fn pod(name: &str) -> PodRef {
     PodRef { namespace: "default".into(), name: name.into(), uid: format!("uid-{name}").into() }
@@ -107,7 +107,8 @@ fn discard_leaves_what_flies() {
 
 fn evict(token: u64, victim: &str, dry_run: bool) -> PodCall {
     let (preemptor, victim) = (pod("p"), pod(victim));
-    PodCall::Evict(Evict { token: Token(token), preemptor, victim, dry_run })
+    let how = if dry_run { Removal::DryRun } else { Removal::Evict };
+    PodCall::Evict(Evict { token: Token(token), preemptor, victim, how })
 }
 
 #[test]

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use crate::io::{Eviction, PodRef, Token};
+use crate::io::{Eviction, PodRef, Removal, Token};
 
 use super::verdict::{Failure, Verdict, judge};
 
@@ -29,8 +29,8 @@ pub struct Evict {
     pub preemptor: PodRef,
     /// Who is to go.
     pub victim: PodRef,
-    /// Only ask whether it would be allowed.
-    pub dry_run: bool,
+    /// By what means.
+    pub how: Removal,
 }
 
 fn is_refusal(failure: &Failure) -> bool {

@@ -12,8 +12,8 @@ pub struct DefaultPreemptionArgs {
     pub min_candidate_nodes_percentage: i32,
     /// How many nodes are tried at least.
     pub min_candidate_nodes_absolute: i32,
-    /// Whether a plan may be carried out although a budget forbids it. The API server
-    /// then still refuses what it refuses.
+    /// Whether a plan may be carried out although a budget forbids it, if there is
+    /// none that keeps all budgets and ranks before it. Its victims are deleted.
     pub allow_budget_violations: bool,
 }
 
@@ -85,6 +85,10 @@ impl Plugin for DefaultPreemption {
 }
 
 impl PostFilter for DefaultPreemption {
+    fn may_force(&self) -> bool {
+        self.args.allow_budget_violations
+    }
+
     fn post_filter(&self, room: &mut dyn Room) -> PostFilterResult {
         room.preempt(&self.args)
     }

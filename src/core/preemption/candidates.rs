@@ -32,7 +32,17 @@ enum Slot {
 #[derive(Default)]
 struct Entry {
     slot: Slot,
+    rejector: Option<usize>,
     budgeted: bool,
+}
+
+fn one_less<K: Ord>(counts: &mut BTreeMap<K, u32>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
 }
 
 /// See the module's text.
@@ -42,6 +52,8 @@ pub(crate) struct Candidates {
     entries: Vec<Entry>,
     order: Order,
     failed: BTreeMap<Arc<Status>, u32>,
+    /// How many nodes each plugin rejects even without their lesser pods.
+    rejectors: BTreeMap<usize, u32>,
     /// Nodes whose verdict depends on budgets.
     budgeted: BTreeSet<NodeId>,
 }
@@ -82,7 +94,11 @@ impl Candidates {
         if verdict.budgeted {
             self.budgeted.insert(node);
         }
-        self.entries[node.index()] = Entry { slot, budgeted: verdict.budgeted };
+        if let Some(plugin) = verdict.rejector {
+            *self.rejectors.entry(plugin).or_default() += 1;
+        }
+        let (rejector, budgeted) = (verdict.rejector, verdict.budgeted);
+        self.entries[node.index()] = Entry { slot, rejector, budgeted };
     }
 
     fn forget(&mut self, node: NodeId) {
@@ -91,22 +107,24 @@ impl Candidates {
         };
         match entry.slot {
             Slot::Hopeless => {}
-            Slot::Failed(status) => {
-                if let Some(count) = self.failed.get_mut(&status) {
-                    *count -= 1;
-                    if *count == 0 {
-                        self.failed.remove(&status);
-                    }
-                }
-            }
+            Slot::Failed(status) => one_less(&mut self.failed, &status),
             Slot::Candidate(candidate) => {
                 let tie = !scramble(node.0, self.seed);
                 self.order.remove(&(candidate.rank.clone(), tie, node));
             }
         }
+        if let Some(plugin) = entry.rejector {
+            one_less(&mut self.rejectors, &plugin);
+        }
         if entry.budgeted {
             self.budgeted.remove(&node);
         }
+    }
+
+    /// Plugins that keep the pod off some node whoever leaves it: what they wait for may
+    /// make a preemption possible.
+    pub(crate) fn rejectors(&self) -> impl Iterator<Item = usize> {
+        self.rejectors.keys().copied()
     }
 
     /// Nodes to try again when a budget changed.

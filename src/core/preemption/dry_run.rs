@@ -14,6 +14,8 @@ use crate::model::PodId;
 /// What a dry run of one node says.
 pub(super) struct Verdict {
     pub(super) result: Result<Candidate, Status>,
+    /// The plugin that rejects the node even without its lesser pods.
+    pub(super) rejector: Option<usize>,
     /// Whether budgets had a say.
     pub(super) budgeted: bool,
 }
@@ -24,15 +26,15 @@ pub(super) fn dry_run(trial: &mut Trial<'_>, node: NodeId, own: Option<PodId>) -
     let mut victims = lower_priority(trial, node);
     if victims.is_empty() {
         let status = Status::unresolvable("No preemption victims found for incoming pod");
-        return Verdict { result: Err(status), budgeted: false };
+        return Verdict { result: Err(status), rejector: None, budgeted: false };
     }
     let mark = trial.mark();
     for &victim in &victims {
         trial.remove(victim, node);
     }
-    if let Err((_, status)) = trial.fits(node, own) {
+    if let Err((plugin, status)) = trial.fits(node, own) {
         trial.undo_to(mark);
-        return Verdict { result: Err(status), budgeted: false };
+        return Verdict { result: Err(status), rejector: Some(plugin), budgeted: false };
     }
     sort_by_importance(trial.cluster(), &mut victims);
     let (protected, others, budgeted) = split(trial.cluster(), &victims);
@@ -60,7 +62,7 @@ pub(super) fn dry_run(trial: &mut Trial<'_>, node: NodeId, own: Option<PodId>) -
         let violations = u32::try_from(violations).unwrap_or(u32::MAX);
         Ok(Candidate::new(trial.cluster(), node, taken, violations))
     };
-    Verdict { result, budgeted }
+    Verdict { result, rejector: None, budgeted }
 }
 
 fn lower_priority(trial: &Trial<'_>, node: NodeId) -> Vec<PodId> {

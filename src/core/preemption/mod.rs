@@ -81,12 +81,12 @@ impl<'a> Preemptor<'a> {
     }
 
     /// Whether the pod may preempt now; `Err` says why not. `status` is what was said
-    /// of the node it is expected on; `ours` knows pods that we evicted.
+    /// of the node it is expected on; `leaves` knows pods that make room.
     pub(crate) fn eligible(
         &self,
         cluster: &Cluster,
         status: Option<Code>,
-        ours: impl Fn(PodId) -> bool,
+        leaves: impl Fn(PodId, &Pod) -> bool,
     ) -> Result<(), &'static str> {
         if !self.may_preempt && !bug!(cluster.bugs, NeverIgnored) {
             return Err("not eligible due to preemptionPolicy=Never.");
@@ -96,9 +96,7 @@ impl<'a> Preemptor<'a> {
             return Ok(());
         };
         let going = |pod: &PodId| {
-            cluster.pod(*pod).is_some_and(|p| {
-                p.priority < self.priority && p.deleting && (p.disrupted || ours(*pod))
-            })
+            cluster.pod(*pod).is_some_and(|p| p.priority < self.priority && leaves(*pod, p))
         };
         if cluster.node(node).pods.iter().any(going) {
             return Err("not eligible due to a terminating pod on the nominated node.");

@@ -15,6 +15,7 @@ mod tests;
 mod views;
 
 pub use backoff::Backoff;
+pub(crate) use moves::Reach;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -3,23 +3,35 @@
 use super::hints::{Strategy, decide, of_interest, registered, wildcard};
 use super::{FLUSH_SECONDS, Place, Queue, QueueCx};
 use crate::bugs::bug;
+use crate::cluster::Cluster;
 use crate::framework::{Actions, ClusterEvent, Profile};
 use crate::io::Tick;
 use crate::model::PodId;
 
+/// Whom an event may reach.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Reach {
+    /// All but the pod that caused it.
+    pub(crate) cause: Option<PodId>,
+    /// Pods of this priority at most.
+    pub(crate) priority: Option<i32>,
+}
+
+impl Reach {
+    fn includes(self, cluster: &Cluster, pod: PodId) -> bool {
+        let low = |most| cluster.pod(pod).is_some_and(|p| p.priority <= most);
+        Some(pod) != self.cause && self.priority.is_none_or(low)
+    }
+}
+
 impl Queue {
-    /// Moves the pods that an event may help, all but the one that caused it.
-    pub(crate) fn on_event(
-        &mut self,
-        cx: &QueueCx<'_>,
-        event: &ClusterEvent,
-        cause: Option<PodId>,
-    ) {
+    /// Moves the pods that an event may help.
+    pub(crate) fn on_event(&mut self, cx: &QueueCx<'_>, event: &ClusterEvent, reach: Reach) {
         if !of_interest(cx.profiles, event) {
             return;
         }
         self.in_flight.record(event, None);
-        let others = |pod: &PodId| Some(*pod) != cause;
+        let others = |pod: &PodId| reach.includes(cx.cluster, *pod);
         let mut moved = Vec::new();
         for pods in self.unschedulable.values() {
             let first = pods.first().and_then(|p| self.entries.get(p));

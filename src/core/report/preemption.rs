@@ -30,7 +30,7 @@ pub(super) fn explain(
             _ => Code::Unschedulable,
         })
     });
-    let message = match me.eligible(cluster, status, |_| false) {
+    let message = match me.eligible(cluster, status, |_, p| p.deleting && p.disrupted) {
         Err(why) => format!("preemption: {why}"),
         Ok(()) => {
             let resolvable: BTreeSet<NodeId> = out

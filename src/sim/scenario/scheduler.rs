@@ -22,6 +22,8 @@ pub struct SchedulerSpec {
     pub retry_unschedulable: i64,
     /// Default plugins that are left out.
     pub without: Vec<String>,
+    /// Whether preemption may break disruption budgets.
+    pub allow_budget_violations: bool,
 }
 
 impl Default for SchedulerSpec {
@@ -33,6 +35,7 @@ impl Default for SchedulerSpec {
             max_backoff: config.backoff.max_secs,
             retry_unschedulable: config.max_in_unschedulable_secs,
             without: Vec::new(),
+            allow_budget_violations: false,
         }
     }
 }
@@ -48,6 +51,7 @@ impl SchedulerSpec {
             "maxBackoff",
             "retryUnschedulableAfter",
             "without",
+            "allowBudgetViolations",
         ])?;
         let mut spec = Self::default();
         if let Some(replicas) = fields.get("replicas") {
@@ -69,6 +73,9 @@ impl SchedulerSpec {
                 spec.without.push(name.to_owned());
             }
         }
+        if let Some(allow) = fields.get("allowBudgetViolations") {
+            spec.allow_budget_violations = allow.bool()?;
+        }
         Ok(spec)
     }
 
@@ -83,7 +90,8 @@ impl SchedulerSpec {
     #[allow(clippy::needless_update, reason = "with seeded bugs there is one field more")]
     pub fn config(&self, seed: u64) -> Config {
         let plugins = Profile::defaults().iter().copied().filter(|(name, _)| self.has(name));
-        let (args, registry) = (PluginArgs::default(), Registry::in_tree());
+        let (mut args, registry) = (PluginArgs::default(), Registry::in_tree());
+        args.default_preemption.allow_budget_violations = self.allow_budget_violations;
         let profile = Profile::build(SCHEDULER_NAME, plugins, &args, &registry)
             .unwrap_or_else(|_| Profile::default_named(SCHEDULER_NAME));
         Config {

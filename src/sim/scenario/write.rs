@@ -195,13 +195,16 @@ impl Scenario {
         }
         let s = &self.scheduler;
         let seconds = |n: i64| if n == 0 { "0".to_owned() } else { format!("{n}s") };
-        let scheduler = json!({
+        let mut scheduler = json!({
             "replicas": s.replicas,
             "initialBackoff": seconds(s.initial_backoff),
             "maxBackoff": seconds(s.max_backoff),
             "retryUnschedulableAfter": seconds(s.retry_unschedulable),
             "without": s.without,
         });
+        if s.allow_budget_violations {
+            scheduler["allowBudgetViolations"] = json!(true);
+        }
         let _ = writeln!(text, "scheduler: {scheduler}");
         let mut section = |name: &str, items: Vec<Value>| {
             if !items.is_empty() {

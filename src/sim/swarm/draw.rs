@@ -67,10 +67,11 @@ pub fn draw(seed: u64) -> Scenario {
     let ranked = draw.chance(35);
     let mut workloads = pods::draw(&mut draw, span, ranked);
     let classes = draw_classes(&mut draw, &mut workloads);
-    let scheduler = draw_scheduler(&mut draw);
+    let mut scheduler = draw_scheduler(&mut draw);
     let events = draw_events(&mut draw, &nodes, &workloads, span);
     let budgets = draw_budgets(&mut draw, &workloads, ranked);
     let faults = draw_faults(&mut draw, scheduler.replicas, span);
+    scheduler.allow_budget_violations = !budgets.is_empty() && draw.chance(15);
     Scenario {
         name: format!("seed-{seed}"),
         seed,
@@ -141,6 +142,7 @@ fn draw_scheduler(draw: &mut Draw) -> SchedulerSpec {
         max_backoff: initial + draw.one(&[0, 1, 4, 8]),
         retry_unschedulable: draw.one(&[5, 30, 300, 3600]),
         without: Vec::new(),
+        allow_budget_violations: false,
     };
     if draw.chance(30) {
         let left_out = OPTIONAL.iter().filter(|_| draw.chance(20));

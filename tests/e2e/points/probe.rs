@@ -147,7 +147,7 @@ impl PostFilter for Probe {
             _ => (Status { code: Code::Unschedulable, reasons: Vec::new() }, Vec::new()),
         };
         let nominate = (status.code == Code::Success).then(|| "node-2".into());
-        PostFilterResult { status, nominate, victims }
+        PostFilterResult { status, nominate, victims, by_force: false }
     }
 }
 

@@ -157,8 +157,8 @@ impl Driver {
                 Effect::Bind { pod, node, attempt } => {
                     self.binds.push((pod, node.to_string(), attempt));
                 }
-                Effect::Call { token, request: Request::Evict { victim, dry_run }, .. } => {
-                    self.evictions.push((token, victim, dry_run));
+                Effect::Call { token, request: Request::Evict { victim, how }, .. } => {
+                    self.evictions.push((token, victim, how.is_dry_run()));
                 }
                 Effect::Call { token, .. } => self.calls.push(token),
                 Effect::PatchStatus(patch) => self.patch(&patch),

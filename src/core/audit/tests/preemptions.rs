@@ -3,7 +3,7 @@
 use muster_api::k8s;
 
 use super::histories::{History, delete_pod, key};
-use crate::io::{Effect, Eviction, Input, Object, Reply, Request, Token};
+use crate::io::{Effect, Eviction, Input, Object, Removal, Reply, Request, Token};
 use crate::testing::{NodeExt as _, PodExt as _, node, pod};
 
 fn runs(name: &str, priority: i32, cpu: &str) -> k8s::Pod {
@@ -34,11 +34,16 @@ impl History {
     }
 
     fn evict_for(&mut self, pod: &str, token: u64, victim: &str, dry_run: bool) -> &mut Self {
+        let how = if dry_run { Removal::DryRun } else { Removal::Evict };
+        self.remove_for(pod, token, victim, how)
+    }
+
+    fn remove_for(&mut self, pod: &str, token: u64, victim: &str, how: Removal) -> &mut Self {
         self.effect(&Effect::Call {
             token: Token(token),
             pod: key(pod),
             plugin: "DefaultPreemption".into(),
-            request: Request::Evict { victim: key(victim), dry_run },
+            request: Request::Evict { victim: key(victim), how },
         })
     }
 
@@ -73,6 +78,31 @@ fn a_dry_run_and_then_the_eviction_are_right() {
     history.evict(1, "a", true).said(1, busy()).evict(2, "a", true).yes(2);
     history.evict(3, "a", false).said(3, busy()).evict(4, "a", false).said(4, Eviction::Gone);
     history.over().expect(&[]);
+}
+
+#[test]
+fn s4_nobody_is_deleted_where_budgets_are_to_be_kept() {
+    full_node().remove_for("p", 1, "a", Removal::Delete).over().expect(&["S4"]);
+}
+
+#[test]
+fn two_preemptors_of_one_victim_spend_a_budget_once() {
+    let mut history = full_node();
+    history.input(&budget("b", 1, &[]));
+    history.pod(pod("q").priority(20).req(&[("cpu", "2")]));
+    history.evict(1, "a", true).yes(1).evict(2, "a", false);
+    history.evict_for("q", 3, "a", true).yes(3).evict_for("q", 4, "a", false).over().expect(&[]);
+}
+
+#[test]
+fn a_preemptor_that_an_old_list_hid_may_begin_again() {
+    let mut history = full_node();
+    history.evict(1, "a", true).yes(1).evict(2, "a", false).over();
+    history.input(&Input::RelistStarted(crate::io::Kind::Pod));
+    history.pod(runs("a", 1, "2")).pod(runs("b", 2, "2"));
+    history.input(&Input::RelistDone(crate::io::Kind::Pod));
+    history.pod(pod("p").priority(10).req(&[("cpu", "2")]));
+    history.evict(3, "a", true).over().expect(&[]);
 }
 
 #[test]

@@ -7,8 +7,8 @@ use muster_api::k8s;
 
 use crate::framework::Profile;
 use crate::io::{
-    Change, Effect, Eviction, Input, Kind, Object, ObjectKey, PodRef, Reply, Request, Tick, Token,
-    WriteError,
+    Change, Effect, Eviction, Input, Kind, Object, ObjectKey, PodRef, Removal, Reply, Request,
+    Tick, Token, WriteError,
 };
 use crate::testing::SCHEDULER;
 use crate::{Config, Core};
@@ -166,8 +166,12 @@ impl Harness {
                 self.conditions.insert(patch.pod.name.to_string(), said);
                 format!("status {} {} {}: {}", patch.pod, c.status, c.reason, c.message)
             }
-            Effect::Call { token, request: Request::Evict { victim, dry_run }, .. } => {
-                let what = if *dry_run { "ask" } else { "evict" };
+            Effect::Call { token, request: Request::Evict { victim, how }, .. } => {
+                let what = match how {
+                    Removal::DryRun => "ask",
+                    Removal::Evict => "evict",
+                    Removal::Delete => "delete",
+                };
                 self.evictions.insert(victim.name.to_string(), *token);
                 format!("{what} {victim}")
             }

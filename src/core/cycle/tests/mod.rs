@@ -3,6 +3,7 @@ mod choosy;
 mod harness;
 mod holds;
 mod ledger;
+mod nominate;
 mod order;
 mod panics;
 mod permit;

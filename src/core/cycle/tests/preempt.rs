@@ -5,8 +5,9 @@ use serde_json::json;
 
 use super::harness::{Harness, check};
 use super::probe::{Probe, Script, profile};
+use crate::framework::{PluginArgs, Profile, Registry};
 use crate::io::{Eviction, Object, WriteError};
-use crate::testing::{NodeExt, PodExt, node, pod, wire};
+use crate::testing::{NodeExt, PodExt, SCHEDULER, node, pod, wire};
 
 /// A pod of 1 CPU of some priority on a node, started at a second.
 fn runs(name: &str, node: &str, priority: i32, started: i64) -> k8s::Pod {
@@ -184,6 +185,85 @@ fn victims_that_are_gone_already_let_the_pod_be_tried_at_once() {
     h.gone("low");
     h.evicted("low", Eviction::Gone);
     assert_eq!(h.run_binds(), ["bind default/high -> n1"]);
+}
+
+#[test]
+fn a_victim_that_the_server_does_not_know_is_not_asked_for_again_before_it_is_seen_to_go() {
+    let mut h = full();
+    h.pod(wants("high", "1", 10));
+    h.run();
+    h.evicted("low", Eviction::Gone);
+    check(h.run(), "");
+    assert_eq!((h.queue_of("high"), h.nominated("high")), ("unschedulable", Some("n1")));
+    // Tried again without an event, it waits on.
+    h.sleep(400);
+    let effects = h.run().join("\n");
+    assert!(effects.contains("not eligible due to a terminating pod"), "{effects}");
+    assert!(!effects.contains("ask"), "{effects}");
+    h.gone("low");
+    h.sleep(5);
+    assert_eq!(h.run_binds(), ["bind default/high -> n1"]);
+    assert!(h.core.victims.gone.is_empty());
+}
+
+#[test]
+fn an_event_that_makes_a_preemption_possible_wakes_the_pod() {
+    let mut h = Harness::new();
+    h.node(node("n1").cpu("2"));
+    let port = |p: k8s::Pod| p.host_port(80, "TCP", "");
+    h.pod(port(runs("low", "n1", 1, 10)));
+    // Its port is taken; without the pod that has it, there is no GPU for it either.
+    h.pod(port(pod("high").req(&[("cpu", "1"), ("nvidia.com/gpu", "1")]).priority(10)));
+    let effects = h.run().join("\n");
+    assert!(effects.contains("didn't have free ports"), "{effects}");
+    assert_eq!(h.queue_of("high"), "unschedulable");
+    h.node(node("n1").cpu("2").alloc("nvidia.com/gpu", "1"));
+    h.sleep(2);
+    let effects = h.run();
+    assert_eq!(effects.last().map(String::as_str), Some("ask default/low"), "{effects:?}");
+}
+
+/// Where budgets may be broken.
+fn ruthless() -> Harness {
+    let mut args = PluginArgs::default();
+    args.default_preemption.allow_budget_violations = true;
+    let plugins = Profile::defaults().iter().copied();
+    let profile = Profile::build(SCHEDULER, plugins, &args, &Registry::in_tree());
+    let mut h = Harness::with(profile.expect("the defaults are right"));
+    h.node(node("n1").cpu("2"));
+    h.pod(runs("low", "n1", 1, 10));
+    h.pod(runs("mid", "n1", 2, 20));
+    h
+}
+
+#[test]
+fn where_it_is_allowed_victims_are_deleted_against_their_budgets() {
+    let mut h = ruthless();
+    h.object(budget("keep-low", "low", 0));
+    h.object(budget("keep-mid", "mid", 0));
+    h.pod(wants("high", "2", 10));
+    let effects = h.run().join("\n");
+    assert!(effects.ends_with("delete default/mid\ndelete default/low"), "{effects}");
+    h.evicted("mid", Eviction::Accepted);
+    h.evicted("low", Eviction::Accepted);
+    assert_eq!(h.effects().len(), 2, "each is told why");
+    h.gone("mid");
+    h.gone("low");
+    h.sleep(2);
+    assert_eq!(h.run_binds(), ["bind default/high -> n1"]);
+}
+
+#[test]
+fn where_it_is_allowed_budgets_are_kept_all_the_same_if_they_can_be() {
+    let mut h = ruthless();
+    h.object(budget("keep-low", "low", 0));
+    h.pod(wants("high", "1", 10));
+    let effects = h.run();
+    assert_eq!(effects.last().map(String::as_str), Some("ask default/mid"), "{effects:?}");
+    // The server knows of a budget that we do not: then by force.
+    h.evicted("mid", refused());
+    let effects = h.run().join("\n");
+    assert!(effects.ends_with("delete default/mid"), "{effects}");
 }
 
 #[test]

@@ -422,7 +422,7 @@ impl World {
             }
             Effect::Call { token, request, .. } => {
                 let victim = match request {
-                    Request::Evict { victim, dry_run } => Some((victim.clone(), !dry_run)),
+                    Request::Evict { victim, how } => Some((victim.clone(), !how.is_dry_run())),
                     _ => None,
                 };
                 self.calls.insert(*token, victim);

@@ -45,9 +45,21 @@
 //! | a deleting pod is skipped with an event | `stages::a_pod_that_is_being_deleted_is_skipped` |
 //! | messages: reasons counted one by one, sorted as strings | `report::fit_error` |
 //! | messages: cut in the event, whole in the condition | `order::a_message_too_long_is_cut_in_the_event_and_whole_in_the_condition` |
+//! | nominated: the node is tried alone first, and chosen without scores | `nominate::an_expected_pod_takes_its_node_without_a_look_at_the_others` |
+//! | nominated: equal priority leaves room, two passes | `nominate::equal_priority_leaves_the_room_and_higher_does_not`, `nominate::nobody_relies_on_a_pod_that_is_only_expected` |
+//! | nominated: its end is told to pods of no higher priority only | `nominate::the_room_of_an_expected_pod_that_goes_is_told_to_those_who_left_it_to_it` |
+//! | nominated: cleared or left alone | `nominate::a_failure_on_the_way_to_binding_ends_the_expectation`, `nominate::a_pod_that_may_not_preempt_keeps_its_expectation` |
+//! | nominated: written before a wait at Permit | `preempt::a_pod_that_waits_at_permit_is_announced_and_gives_way_without_an_eviction` |
+//! | preemption: only nodes that said Unschedulable | `preempt::nodes_that_evictions_cannot_help_are_counted_as_such` |
+//! | preemption: budgets by importance, reprieve, six criteria, sums | `tests/oracle`, tables in `preemption` |
+//! | preemption: the preemptor is gated meanwhile | `preempt::the_least_important_pod_goes_and_the_preemptor_takes_its_place` |
+//! | preemption: lower pods expected on the node look elsewhere | `preempt::room_that_a_less_important_pod_waits_for_is_taken_from_it` |
+//! | preemption: victims at Permit or PreBind go in memory, and the preemptor is tried at once | `preempt::a_pod_that_waits_at_permit_is_announced_and_gives_way_without_an_eviction` |
+//! | preemption: terminating victims are waited for | `preempt::a_victim_that_the_server_does_not_know_is_not_asked_for_again_before_it_is_seen_to_go`, `preempt::a_deletion_seen_before_the_eviction_is_answered_is_not_missed` |
+//! | preemption: an error of the server activates the preemptor | `preempt::a_refused_dry_run_evicts_nobody_and_another_victim_is_found` |
 //! | balanced allocation, least allocated, spreading, affinity | tables in `plugins/tests`, `tests/oracle` |
 //!
-//! Nominations and preemption have tests of their own; groups are not there yet.
+//! Groups are not there yet.
 
 mod queue;
 
