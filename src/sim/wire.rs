@@ -118,6 +118,10 @@ impl Engine<'_> {
         let Some(stream) = self.process(who).map(|p| *p.stream(kind)) else {
             return;
         };
+        // Cut twice before it was back: one list is enough, two would mix.
+        if stream.connected {
+            return;
+        }
         let expired = self.link.faults.strikes(now, Fault::Expired);
         if stream.listed && !expired && self.resume(who, kind, stream.seen, now) {
             return;

@@ -42,7 +42,7 @@ impl Audit {
         let waits: BTreeSet<&str> =
             pods.values().filter(|p| p.waits()).map(|p| p.uid.as_str()).collect();
         self.plans.prune(
-            |victim| pods.get(&victim.name).is_some_and(|p| p.uid == victim.uid),
+            |name, uid| pods.get(name).is_some_and(|p| p.uid == uid),
             |preemptor| waits.contains(preemptor),
         );
     }

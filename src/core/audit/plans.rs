@@ -107,6 +107,8 @@ pub(super) struct Plans {
     /// Preemptors that got an answer since the last look.
     pub(super) answered: Vec<String>,
     tokens: BTreeMap<Token, (String, String, bool)>,
+    /// UIDs and names of pods that the server said are gone, until they are seen to go.
+    gone: BTreeMap<String, String>,
     /// Preemptors whose plan has to be judged when the step is over.
     pub(super) touched: Vec<(String, String)>,
 }
@@ -123,6 +125,9 @@ impl Plans {
         let Some((preemptor, uid, dry)) = self.tokens.remove(&token) else { return };
         let plan = self.plans.get_mut(&preemptor);
         let Some(victim) = plan.and_then(|plan| plan.victim(&uid)) else { return };
+        if *eviction == Eviction::Gone {
+            self.gone.insert(uid, victim.name.clone());
+        }
         let said = match eviction {
             Eviction::Accepted => Ask::Yes,
             Eviction::Gone => Ask::Gone,
@@ -133,6 +138,11 @@ impl Plans {
         self.answered.push(preemptor);
     }
 
+    /// Whether the server said that this pod is gone.
+    pub(super) fn is_gone(&self, uid: &str) -> bool {
+        self.gone.contains_key(uid)
+    }
+
     /// Victims that were asked to go, unless the server said that they may not.
     pub(super) fn leaving(&self) -> impl Iterator<Item = &Victim> {
         let all = self.plans.values().flat_map(|plan| &plan.victims);
@@ -141,10 +151,15 @@ impl Plans {
 
     /// Keeps what may still matter: answers to come, victims that have not gone, and
     /// preemptors that may ask again.
-    pub(super) fn prune(&mut self, there: impl Fn(&Victim) -> bool, waits: impl Fn(&str) -> bool) {
+    pub(super) fn prune(
+        &mut self,
+        there: impl Fn(&str, &str) -> bool,
+        waits: impl Fn(&str) -> bool,
+    ) {
+        self.gone.retain(|uid, name| there(name, uid));
         self.plans.retain(|preemptor, plan| {
             let again = plan.may_wait() && waits(preemptor);
-            again || plan.is_open() || plan.victims.iter().any(&there)
+            again || plan.is_open() || plan.victims.iter().any(|v| there(&v.name, &v.uid))
         });
         let plans = &self.plans;
         self.tokens.retain(|_, (preemptor, ..)| plans.contains_key(preemptor));

@@ -170,7 +170,8 @@ impl Audit {
         // Who goes anyway, or has not come yet, may go without being asked.
         let mut least = left.clone();
         let weaker = |p: &Pod| p.priority < pod.priority;
-        let going = |p: &Pod| weaker(p) && (p.deleting || !matches!(p.place, Place::Bound { .. }));
+        let leaves = |p: &Pod| p.deleting || self.plans.is_gone(&p.uid);
+        let going = |p: &Pod| weaker(p) && (leaves(p) || !matches!(p.place, Place::Bound { .. }));
         for other in left.pods.iter().filter(|n| self.world.pods.get(*n).is_some_and(going)) {
             self.leave(&mut least, other);
         }
