@@ -11,6 +11,7 @@ use muster_core::framework::ExtensionPoint::{
 };
 use muster_core::framework::{Plugin, PluginArgs, Registry, RegistryError};
 
+use super::decode::alike;
 use super::types::{PluginRef, PluginSet};
 
 /// kube-scheduler's plugins and where they are called.
@@ -95,12 +96,10 @@ impl<'a> Catalog<'a> {
         self.registry.has(plugin)
     }
 
-    /// All names.
-    pub(super) fn names(&self) -> String {
-        let own = self.registry.names().filter(|name| upstream(name).is_none());
-        let mut names: Vec<&str> = UPSTREAM.iter().map(|(name, _)| *name).chain(own).collect();
-        names.sort_unstable();
-        names.join(", ")
+    /// The plugin that is probably meant.
+    pub(super) fn near(&self, slip: &str) -> Option<&str> {
+        let mut names = self.registry.names().chain(UPSTREAM.iter().map(|(name, _)| *name));
+        names.find(|name| alike(name, slip))
     }
 
     /// Where a known plugin is called. One that kube-scheduler does not have is made

@@ -180,7 +180,7 @@ fn integer(value: &Value) -> Option<i64> {
 }
 
 /// Whether one is probably a slip for the other: at most two letters differ.
-fn alike(a: &str, b: &str) -> bool {
+pub(super) fn alike(a: &str, b: &str) -> bool {
     const SLIPS: usize = 2;
     let (a, b) = (a.to_ascii_lowercase(), b.to_ascii_lowercase());
     if a.len().abs_diff(b.len()) > SLIPS {

@@ -117,10 +117,10 @@ impl<'a> Resolver<'a> {
                 }
                 if !catalog.knows(name) {
                     let words = format!("{}Plugin {name:?} does not exist", point.name());
-                    let remedy = format!(
-                        "remove it, correct its name, or register it; known are {}",
-                        catalog.names()
-                    );
+                    let remedy = match catalog.near(name) {
+                        Some(near) => format!("did you mean {near:?}?"),
+                        None => "remove it, or run a program that registers it".to_owned(),
+                    };
                     self.say(key, words, remedy);
                     continue;
                 }

@@ -57,6 +57,12 @@ impl Configuration {
         shown
     }
 
+    /// What `/configz` shows: the configuration in force, and who is called where.
+    #[must_use]
+    pub fn configz(&self) -> Value {
+        json!({"componentconfig": self.to_json(), "plugins": self.called_to_json()})
+    }
+
     /// Who is called where: by profile and extension point, in call order, with
     /// weights where scores are weighed.
     #[must_use]

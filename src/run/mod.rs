@@ -113,7 +113,7 @@ impl Scheduler {
                 mailbox: mailbox.clone(),
                 listed: listed.clone(),
                 stop: stop.clone(),
-                configz: configz(configuration),
+                configz: configuration.configz(),
                 explanations: Arc::new(tokio::sync::Semaphore::new(surface::EXPLANATIONS)),
             };
             let surface = Arc::new(status);
@@ -224,14 +224,6 @@ impl Scheduler {
             Err(error) => warn!("ended; the lease was not released: {error}"),
         }
     }
-}
-
-/// What `/configz` shows: the configuration in force, and who is called where.
-fn configz(configuration: &Configuration) -> serde_json::Value {
-    serde_json::json!({
-        "componentconfig": configuration.to_json(),
-        "plugins": configuration.called_to_json(),
-    })
 }
 
 /// The election ended by itself.
