@@ -28,6 +28,7 @@ pub use plugin::Registry;
 /// The program `muster`, with these plugins: reads the command line, does what it says,
 /// and returns what to end the process with.
 #[must_use]
+#[expect(clippy::needless_pass_by_value, reason = "a program hands its registry over")]
 pub fn run(registry: Registry) -> std::process::ExitCode {
     cli::main(&registry)
 }

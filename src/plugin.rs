@@ -231,3 +231,80 @@ impl Feed {
 fn json(value: &impl Serialize) -> Option<Value> {
     serde_json::to_value(value).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    struct Idle;
+
+    impl Plugin for Idle {
+        fn name(&self) -> &'static str {
+            "Idle"
+        }
+    }
+
+    fn profile(name: &str, registry: &Registry, args: Option<Value>) -> Profile {
+        let custom = args.map(|args| ("Idle".to_owned(), args)).into_iter().collect();
+        let args = PluginArgs { custom, ..PluginArgs::default() };
+        Profile::build(name, [("Idle", 0)], &args, registry.plugins()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_feed_is_started_once_for_each_set_of_arguments_and_reaches_the_core() {
+        let registry =
+            Registry::default().plugin("Idle", |_| Ok(Idle)).feed("Idle", |feed| async move {
+                let args = feed.args().value().cloned().unwrap_or_default();
+                feed.node("n1", args).await.unwrap();
+                feed.key("gone", f64::NAN).await.unwrap();
+                panic!("a feed that fails is no end");
+            });
+        let fast = Some(json!({"fast": true}));
+        let profiles = [
+            profile("a", &registry, None),
+            profile("b", &registry, fast.clone()),
+            profile("c", &registry, fast),
+            Profile::default_named("d"),
+        ];
+        let (mailbox, mut inbox) = mpsc::channel(16);
+        registry.start_feeds(&profiles, &mailbox, &Shutdown::new());
+        drop(mailbox);
+        let mut heard = Vec::new();
+        while let Some(message) = inbox.recv().await {
+            let Message::Inputs(inputs) = message else { panic!("not inputs") };
+            heard.extend(inputs.into_iter().map(|input| match input {
+                Input::Data(Datum { plugin, about, value }) => {
+                    format!("{plugin} {about:?} {}", value.as_deref().unwrap_or(&Value::Null))
+                }
+                other => panic!("{other:?}"),
+            }));
+        }
+        heard.sort_unstable();
+        assert_eq!(
+            heard,
+            [
+                "Idle Key(\"gone\") null",
+                "Idle Key(\"gone\") null",
+                "Idle Node(\"n1\") null",
+                "Idle Node(\"n1\") {\"fast\":true}",
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn feeds_end_with_the_scheduler() {
+        let registry =
+            Registry::default().plugin("Idle", |_| Ok(Idle)).feed("Idle", |feed| async move {
+                // Without an end of its own: what it holds is dropped with it.
+                let _held = feed;
+                std::future::pending::<()>().await;
+            });
+        let (mailbox, mut inbox) = mpsc::channel(1);
+        let end = Shutdown::new();
+        registry.start_feeds(&[profile("a", &registry, None)], &mailbox, &end);
+        drop(mailbox);
+        end.trigger();
+        assert!(inbox.recv().await.is_none());
+    }
+}
