@@ -131,6 +131,7 @@ impl Core {
         let observed_generation = record.generation;
         let condition = Condition { status: false, reason: WAITING, message, observed_generation };
         if self.says_already(pod, &condition) {
+            self.keep_condition(pod, condition);
             return self.patch_nomination(pod);
         }
         self.write_condition(now, pod, condition);
