@@ -41,19 +41,17 @@ impl Coverage {
         }
     }
 
-    /// What should have occurred and has not: reasons (by their beginning,
-    /// with code and plugin) on fewer nodes than one in three hundred states, and
-    /// scores that hardly ever differ.
+    /// What should have occurred and has not: reasons (by their beginning, with code
+    /// and plugin), and scores that differ.
     pub(crate) fn missing(&self, reasons: &[&str], scores: &[&str]) -> Vec<String> {
-        let seldom = self.states / 300;
         let count = |start: &&str| -> usize {
             let matching = self.reasons.iter().filter(|(reason, _)| reason.starts_with(start));
             matching.map(|(_, n)| n).sum()
         };
         let mut missing: Vec<String> =
-            reasons.iter().filter(|r| count(r) < seldom).map(|r| format!("reason {r:?}")).collect();
+            reasons.iter().filter(|r| count(r) == 0).map(|r| format!("reason {r:?}")).collect();
         for plugin in scores {
-            if self.telling.get(*plugin).is_none_or(|n| *n < seldom) {
+            if self.telling.get(*plugin).is_none_or(|n| *n == 0) {
                 missing.push(format!("differing scores of {plugin}"));
             }
         }

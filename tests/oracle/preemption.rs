@@ -117,11 +117,11 @@ impl Seen {
         for (name, count) in names.iter().zip(self.decided) {
             // Fewer victims of the same sum: only of the lowest priority, which adds nothing.
             let rare = *name == "number of victims";
-            wanted.push((name, count, if rare { 1 } else { self.states / 300 }));
+            wanted.push((name, count, if rare { self.states / 5_000 } else { 1 }));
         }
         for plugin in ["InterPodAffinity", "NodePorts", "NodeResourcesFit", "PodTopologySpread"] {
             let count = self.resolved.get(plugin).copied().unwrap_or_default();
-            wanted.push((plugin, count, self.states / 300));
+            wanted.push((plugin, count, 1));
         }
         let missing = wanted.into_iter().filter(|(_, count, least)| count < least);
         missing.map(|(what, count, least)| format!("{what}: {count} of {least}")).collect()

@@ -215,6 +215,7 @@ impl Core {
             observed_generation: record.generation,
         };
         if self.says_already(pod, &condition) || bug!(self.bugs, ConditionForgotten) {
+            self.keep_condition(pod, condition);
             return self.patch_nomination(pod);
         }
         self.write_condition(now, pod, condition);

@@ -347,7 +347,7 @@ impl Core {
             }
             PodStage::Bound(_) => {}
         }
-        self.condition_seen(id);
+        self.condition_seen(now, id);
     }
 
     fn update_pending(

@@ -1,8 +1,9 @@
-//! Conditions that were asked for and not yet seen on the API server.
+//! What the conditions of waiting pods shall say.
 //!
 //! A status patch has no answer: the shell may drop it, the server refuse it, the
-//! process that carried it end. So a condition counts as written only when the
-//! watch shows it; until then it is asked for again, now and then.
+//! process that carried it end. So a condition counts as written only while the
+//! watch shows it; until then it is asked for again, now and then. What a scheduler
+//! that is no more had sent may come late, and is set right the same way.
 
 use std::sync::Arc;
 
@@ -15,11 +16,21 @@ const REMIND_SECONDS: i64 = 30;
 /// How often it is asked for again; the next failure of the pod begins anew.
 const MAX_REMINDERS: u32 = 20;
 
-/// A condition on its way.
+/// What a condition shall say.
 pub(super) struct Told {
     condition: Condition,
-    due: Tick,
+    /// When it is asked for again; never while it is shown.
+    due: Option<Tick>,
     reminders: u32,
+}
+
+impl Told {
+    fn is_shown_by(&self, pod: &Pod) -> bool {
+        let wanted = &self.condition;
+        pod.condition.as_ref().is_some_and(|(status, reason, message)| {
+            *status == wanted.status && **reason == *wanted.reason && *message == wanted.message
+        })
+    }
 }
 
 /// The node a pod is expected on, if the API shows another one or will.
@@ -56,7 +67,13 @@ impl Core {
         self.unremind(pod);
         let due = now.after_secs(REMIND_SECONDS);
         self.reminders.insert((due, pod));
-        self.told.insert(pod, Told { condition, due, reminders: 0 });
+        self.told.insert(pod, Told { condition, due: Some(due), reminders: 0 });
+    }
+
+    /// The condition says this already: it shall go on saying it.
+    pub(super) fn keep_condition(&mut self, pod: PodId, condition: Condition) {
+        let told = Told { condition, due: None, reminders: 0 };
+        self.told.entry(pod).or_insert(told);
     }
 
     fn patch_condition(&mut self, pod: PodId, condition: Condition) {
@@ -87,27 +104,34 @@ impl Core {
         }
     }
 
-    /// Nothing needs to be said of the pod any more, or it was seen.
+    /// Nothing needs to be said of the pod any more.
     pub(super) fn unremind(&mut self, pod: PodId) {
-        if let Some(told) = self.told.remove(&pod) {
-            self.reminders.remove(&(told.due, pod));
+        if let Some(due) = self.told.remove(&pod).and_then(|told| told.due) {
+            self.reminders.remove(&(due, pod));
         }
     }
 
     /// The watch showed the pod: perhaps with the condition that was asked for.
-    pub(super) fn condition_seen(&mut self, pod: PodId) {
-        let Some(told) = self.told.get(&pod) else {
+    pub(super) fn condition_seen(&mut self, now: Tick, pod: PodId) {
+        let Some(told) = self.told.get_mut(&pod) else {
             return;
         };
-        let Some(record) = self.cluster.pod(pod) else {
+        let record = self.cluster.pod(pod).filter(|p| !matches!(p.stage, PodStage::Bound(_)));
+        let Some(record) = record else {
             return self.unremind(pod);
         };
-        let wanted = &told.condition;
-        let shown = record.condition.as_ref().is_some_and(|(status, reason, message)| {
-            *status == wanted.status && **reason == *wanted.reason && *message == wanted.message
-        });
-        if shown || matches!(record.stage, PodStage::Bound(_)) {
-            self.unremind(pod);
+        match (told.is_shown_by(record), told.due) {
+            (true, Some(due)) => {
+                told.due = None;
+                self.reminders.remove(&(due, pod));
+            }
+            // It was shown, and is not any more.
+            (false, None) => {
+                let due = now.after_secs(REMIND_SECONDS);
+                (told.due, told.reminders) = (Some(due), 0);
+                self.reminders.insert((due, pod));
+            }
+            _ => {}
         }
     }
 
@@ -118,7 +142,8 @@ impl Core {
                 break;
             }
             self.reminders.remove(&(due, pod));
-            let waits = self.cluster.pod(pod).is_some_and(|p| p.stage == PodStage::Pending);
+            let waits = |p: &Pod| p.stage == PodStage::Pending && p.gates.is_empty();
+            let waits = self.cluster.pod(pod).is_some_and(waits);
             let Some(told) = self.told.get_mut(&pod) else {
                 continue;
             };
@@ -127,8 +152,9 @@ impl Core {
                 continue;
             }
             told.reminders += 1;
-            told.due = now.after_secs(REMIND_SECONDS);
-            let (due, condition) = (told.due, told.condition.clone());
+            let due = now.after_secs(REMIND_SECONDS);
+            told.due = Some(due);
+            let condition = told.condition.clone();
             self.reminders.insert((due, pod));
             self.patch_condition(pod, condition);
         }

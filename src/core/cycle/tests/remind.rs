@@ -49,6 +49,30 @@ fn a_condition_that_was_seen_is_left_alone() {
 }
 
 #[test]
+fn a_condition_that_a_late_write_spoils_is_set_right() {
+    let (mut h, said) = waiting();
+    let message = said.split_once("Unschedulable: ").map(|(_, m)| m.to_owned()).unwrap();
+    let show = |h: &mut Harness, message: &str| {
+        h.edit("a", |p| {
+            p.status.conditions = vec![PodCondition {
+                kind: "PodScheduled".into(),
+                status: "False".into(),
+                reason: "Unschedulable".into(),
+                message: message.into(),
+            }];
+        });
+    };
+    show(&mut h, &message);
+    show(&mut h, "what a scheduler said that is no more");
+    h.effects();
+    h.sleep(30);
+    assert_eq!(statuses(h.effects()), std::slice::from_ref(&said));
+    show(&mut h, &message);
+    h.sleep(300);
+    assert!(statuses(h.effects()).is_empty(), "once is enough");
+}
+
+#[test]
 fn a_pod_that_is_gone_is_not_spoken_of() {
     let (mut h, _) = waiting();
     h.gone("a");
