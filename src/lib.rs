@@ -3,7 +3,7 @@
 //! The library behind the program `muster`. The scheduling itself is in the
 //! crate `muster-core`, which does no I/O; here is the live shell around it:
 //! [`watch`] turns the API server's objects into inputs, [`mod@run`] drives the
-//! core, [`write`] turns its effects into API calls, [`ask`] asks servers of the
+//! core, [`mod@write`] turns its effects into API calls, [`ask`] asks servers of the
 //! user's own. A program with plugins of its own calls [`run()`]; [`plugin`] has what
 //! their authors need.
 #![forbid(unsafe_code)]
