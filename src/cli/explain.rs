@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use muster_core::Profile;
+use muster_core::framework::Registry as Plugins;
 
 use crate::config::Configuration;
 use crate::explain::{Session, read_documents, table};
-use crate::profile::profile_from_json;
+use crate::plugin::Registry;
 
 /// Largest file that is read.
 const MAX_BYTES: u64 = 1 << 30;
@@ -57,10 +58,13 @@ pub enum Output {
 /// # Errors
 ///
 /// If a file cannot be read, or the pod is not in it.
-pub fn run(args: &ExplainArgs) -> Result<ExitCode> {
+pub fn run(args: &ExplainArgs, registry: &Registry) -> Result<ExitCode> {
     let text = read(&args.cluster)?;
-    let profile = args.config.as_deref().map(|path| choose(path, args.profile.as_deref()));
-    let (answer, skipped) = answer(&text, &args.pod, profile.transpose()?.as_ref(), args.output)
+    let profile = args
+        .config
+        .as_deref()
+        .map(|path| choose(path, args.profile.as_deref(), registry.plugins()));
+    let (answer, skipped) = answer(&text, &args.pod, profile.transpose()?, args.output)
         .with_context(|| args.cluster.display().to_string())?;
     for note in skipped {
         eprintln!("muster: note: {note}");
@@ -76,10 +80,9 @@ pub fn run(args: &ExplainArgs) -> Result<ExitCode> {
 fn answer(
     text: &str,
     pod: &str,
-    profile: Option<&Value>,
+    profile: Option<Profile>,
     output: Output,
 ) -> Result<(String, Vec<String>)> {
-    let profile = profile.map(profile_from_json).transpose()?;
     let mut session = Session::new(&read_documents(text)?, profile)?;
     let pod = if pod.contains('/') { pod.to_owned() } else { format!("default/{pod}") };
     let explanation = session.explain(&pod)?;
@@ -109,19 +112,16 @@ fn read(path: &Path) -> Result<String> {
     String::from_utf8(bytes).with_context(|| format!("{origin} is not UTF-8 text"))
 }
 
-/// One item of `profiles`, after the whole file was checked.
-fn choose(path: &Path, name: Option<&str>) -> Result<Value> {
-    let text = read(path)?;
-    Configuration::parse(path, &text)?;
-    let value: Value = serde_saphyr::from_str(&text)?;
-    let profiles = value["profiles"].as_array().cloned().unwrap_or_default();
-    let name_of = |p: &Value| p["schedulerName"].as_str().unwrap_or("default-scheduler").to_owned();
-    let Some(wanted) = name else {
-        return Ok(profiles.first().cloned().unwrap_or_else(|| Value::Object(Default::default())));
+/// The profile of that name, or the first one.
+fn choose(path: &Path, name: Option<&str>, plugins: &Plugins) -> Result<Profile> {
+    let configuration = Configuration::parse_with(path, &read(path)?, plugins)?;
+    let mut profiles = configuration.core_profiles(plugins)?.into_iter();
+    let chosen = match name {
+        Some(name) => profiles.find(|profile| **profile.scheduler_name() == *name),
+        None => profiles.next(),
     };
-    let known: Vec<String> = profiles.iter().map(name_of).collect();
-    let found = profiles.into_iter().find(|p| name_of(p) == wanted);
-    found.with_context(|| {
+    chosen.with_context(|| {
+        let (wanted, known) = (name.unwrap_or_default(), configuration.scheduler_names());
         format!("--profile {wanted:?}: {} has {}", path.display(), known.join(", "))
     })
 }

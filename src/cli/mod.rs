@@ -3,6 +3,7 @@
 //! Owns: names, help and defaults of flags, and what wrong ones are told. Must
 //! never hold logic of its own beyond turning flags into options.
 
+mod config;
 pub mod explain;
 mod fuzz;
 mod run;
@@ -11,6 +12,8 @@ pub mod simulate;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use crate::plugin::Registry;
 
 /// GPU- and topology-aware batch scheduler for Kubernetes.
 #[derive(Debug, Parser)]
@@ -24,18 +27,21 @@ struct Cli {
 enum Command {
     /// Schedule pods of a cluster.
     Run(Box<run::Args>),
+    /// Look at a configuration.
+    Config(config::ConfigArgs),
     /// Say why a pod goes where it goes, from a file of objects.
     Explain(explain::ExplainArgs),
     /// Try a scenario on a simulated cluster.
     Simulate(simulate::SimulateArgs),
 }
 
-/// Runs what the command line asks for.
+/// Runs what the command line asks for, with these plugins.
 #[must_use]
-pub fn main() -> ExitCode {
+pub fn main(registry: &Registry) -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Run(args) => run::main(*args),
-        Command::Explain(args) => explain::run(&args),
+        Command::Run(args) => run::main(*args, registry),
+        Command::Config(args) => config::run(&args, registry),
+        Command::Explain(args) => explain::run(&args, registry),
         Command::Simulate(args) => simulate::run(args),
     };
     result.unwrap_or_else(|error| {

@@ -15,6 +15,8 @@ use super::error::FieldError;
 /// Where errors are collected.
 pub(super) type Errors = RefCell<Vec<FieldError>>;
 
+static EMPTY: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
+
 /// A mapping at some path. When it is dropped, fields that were not asked for
 /// are reported, so that no reader can forget to.
 pub(super) struct Object<'v> {
@@ -27,7 +29,6 @@ pub(super) struct Object<'v> {
 impl<'v> Object<'v> {
     /// The mapping at a path, which may be left empty; anything else is an error.
     pub(super) fn new(path: String, value: &'v Value, errors: &'v Errors) -> Option<Self> {
-        static EMPTY: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
         let fields = value.as_object().or_else(|| value.is_null().then_some(&*EMPTY));
         let Some(fields) = fields else {
             let error = FieldError::invalid(path, value, "must be a mapping");
@@ -40,6 +41,16 @@ impl<'v> Object<'v> {
     /// The path of a field of this mapping.
     pub(super) fn path(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    /// An empty mapping, for defaults.
+    pub(super) fn empty(errors: &'v Errors) -> Self {
+        Self { path: String::new(), fields: &EMPTY, known: Vec::new(), errors }
+    }
+
+    /// Where it is.
+    pub(super) fn place(&self) -> &str {
+        &self.path
     }
 
     /// Records what is wrong.
@@ -122,6 +133,14 @@ impl<'v> Object<'v> {
         }
     }
 
+    /// The strings in a list.
+    pub(super) fn strings(&mut self, key: &'static str) -> Vec<String> {
+        let rule = ("must be a list of strings", "begin each item with `- ` and quote it");
+        let string = |item: &Value| item.as_str().map(str::to_owned);
+        let all = |value: &Value| value.as_array()?.iter().map(string).collect();
+        self.typed(key, rule, all).unwrap_or_default()
+    }
+
     pub(super) fn object(&mut self, key: &'static str) -> Option<Self> {
         let value = self.any(key)?;
         Self::new(self.path(key), value, self.errors)
@@ -161,7 +180,7 @@ fn integer(value: &Value) -> Option<i64> {
 }
 
 /// Whether one is probably a slip for the other: at most two letters differ.
-fn alike(a: &str, b: &str) -> bool {
+pub(super) fn alike(a: &str, b: &str) -> bool {
     const SLIPS: usize = 2;
     let (a, b) = (a.to_ascii_lowercase(), b.to_ascii_lowercase());
     if a.len().abs_diff(b.len()) > SLIPS {

@@ -25,8 +25,8 @@ pub enum ConfigError {
         /// The limit.
         limit: u64,
     },
-    /// It is not YAML.
-    #[error("{file}: is not valid YAML: {message}", file = .file.display())]
+    /// It is not YAML, or a key is there twice.
+    #[error("{file}: {message}", file = .file.display())]
     Yaml {
         /// The file.
         file: PathBuf,
@@ -80,8 +80,12 @@ pub enum Problem {
     Duplicate(String),
     /// The value, as JSON, is none of those that exist.
     Unsupported(String),
+    /// Must not be set here.
+    Forbidden,
     /// There is no such field.
     Unknown,
+    /// What upstream says that is none of the above, whole.
+    Said(String),
 }
 
 impl FieldError {
@@ -118,6 +122,16 @@ impl FieldError {
         Self::new(path, Problem::Unsupported(json(value)), detail)
     }
 
+    /// A value that must not be there.
+    pub(super) fn forbidden(path: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(path, Problem::Forbidden, detail)
+    }
+
+    /// What upstream says of a field, whole.
+    pub(super) fn said(path: impl Into<String>, words: impl Into<String>) -> Self {
+        Self::new(path, Problem::Said(words.into()), "")
+    }
+
     /// A field that does not exist.
     pub(super) fn unknown(path: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(path, Problem::Unknown, detail)
@@ -132,7 +146,7 @@ impl FieldError {
 
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.path.is_empty() {
+        if !self.path.is_empty() && self.problem != Problem::Unknown {
             write!(f, "{}: ", self.path)?;
         }
         match &self.problem {
@@ -140,7 +154,9 @@ impl fmt::Display for FieldError {
             Problem::Required => f.write_str("Required value")?,
             Problem::Duplicate(value) => write!(f, "Duplicate value: {value}")?,
             Problem::Unsupported(value) => write!(f, "Unsupported value: {value}")?,
-            Problem::Unknown => f.write_str("Unknown field")?,
+            Problem::Forbidden => f.write_str("Forbidden")?,
+            Problem::Unknown => write!(f, "strict decoding error: unknown field {:?}", self.path)?,
+            Problem::Said(words) => f.write_str(words)?,
         }
         if !self.detail.is_empty() {
             write!(f, ": {}", self.detail)?;

@@ -8,13 +8,19 @@
 //! Without a file Muster is itself: profile `muster`, Lease `muster` in its own
 //! namespace, no client-side rate limit. With a file upstream's defaults hold.
 
+mod args;
+mod catalog;
 mod decode;
 mod duration;
 mod error;
+mod plugins;
+mod profiles;
+mod show;
 #[cfg(test)]
 mod tests;
 mod types;
 mod v1;
+mod v1beta3;
 mod validate;
 
 use std::cell::RefCell;
@@ -22,18 +28,19 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use muster_core::framework::Registry;
 use serde_json::Value;
 
 pub use duration::{DurationError, GoDuration};
 pub use error::{ConfigError, FieldError, Problem};
 pub use types::{
-    ClientConnection, Configuration, Extender, ExtenderTls, LeaderElection, ManagedResource,
-    PluginConfig, PluginRef, PluginSet, Plugins, ProfileConfig,
+    Called, ClientConnection, Configuration, Extender, ExtenderTls, LeaderElection,
+    ManagedResource, PluginConfig, PluginRef, PluginSet, Plugins, ProfileConfig,
 };
 
 use decode::Object;
 
-/// The only version that is read.
+/// The version that is read; `v1beta3` is turned into it.
 pub const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
 /// The kind of the file.
 pub const KIND: &str = "KubeSchedulerConfiguration";
@@ -52,26 +59,45 @@ const NO_LIMIT: f32 = -1.0;
 impl Configuration {
     /// Reads a file; without one, Muster's own defaults.
     pub fn load(path: Option<&Path>) -> Result<Self, ConfigError> {
+        Self::load_with(path, &Registry::in_tree())
+    }
+
+    /// As [`Configuration::load`], with plugins beside those that ship with Muster.
+    pub fn load_with(path: Option<&Path>, registry: &Registry) -> Result<Self, ConfigError> {
         let Some(path) = path else {
             return Ok(Self::without_file(&own_namespace()));
         };
         let text = read(path)?;
-        Self::parse(path, &text)
+        Self::parse_with(path, &text, registry)
     }
 
     /// Reads the text of a file; the path is for messages.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        Self::parse_with(path, text, &Registry::in_tree())
+    }
+
+    /// As [`Configuration::parse`], with plugins beside those that ship with Muster.
+    pub fn parse_with(path: &Path, text: &str, registry: &Registry) -> Result<Self, ConfigError> {
         let file = path.to_owned();
-        let document =
+        let mut document =
             document(text).map_err(|message| ConfigError::Yaml { file: file.clone(), message })?;
+        let warnings = match document.get("apiVersion").and_then(Value::as_str) {
+            Some(v1beta3::V1BETA3) => v1beta3::convert(&mut document),
+            _ => Vec::new(),
+        };
         let errors = RefCell::new(Vec::new());
-        let read = document_of_v1(&document, &errors);
+        let read = document_of_v1(&document, &errors, warnings);
         let mut errors = errors.into_inner();
-        if let Some(config) = read {
+        if let Some(mut config) = read {
             // A user corrects a file in one go; but where a value could not be
             // read its default stands, about which nothing is to be said.
-            if errors.iter().all(|error| error.problem == Problem::Unknown) {
+            let readable = errors.iter().all(|error| error.problem == Problem::Unknown);
+            if readable {
                 errors.extend(validate::configuration(&config));
+                config.profiles.iter_mut().for_each(ProfileConfig::set_default_args);
+            }
+            if readable && errors.iter().all(|error| error.problem == Problem::Unknown) {
+                errors.extend(config.resolve(registry));
             }
             if errors.is_empty() {
                 return Ok(Self { file: Some(file), ..config });
@@ -85,10 +111,7 @@ impl Configuration {
     pub fn without_file(namespace: &str) -> Self {
         Self {
             file: None,
-            profiles: vec![ProfileConfig {
-                scheduler_name: DEFAULT_NAME.to_owned(),
-                ..ProfileConfig::default()
-            }],
+            profiles: vec![ProfileConfig::default_named(DEFAULT_NAME)],
             leader_election: LeaderElection {
                 resource_name: DEFAULT_NAME.to_owned(),
                 resource_namespace: namespace.to_owned(),
@@ -123,17 +146,34 @@ impl Default for Configuration {
 /// The one document of a YAML text; empty ones beside it do not count.
 fn document(text: &str) -> Result<Value, String> {
     let mut documents: Vec<Value> =
-        serde_saphyr::from_str_multiple(text).map_err(|error| error.to_string())?;
+        serde_saphyr::from_str_multiple(text).map_err(|error| not_yaml(&error))?;
     documents.retain(|document| !document.is_null());
     match documents.len() {
         0 => Ok(Value::Null),
         1 => Ok(documents.remove(0)),
-        many => Err(format!("{many} documents; keep one, without `---` after it")),
+        many => {
+            Err(format!("is not valid: it has {many} documents; keep one, without `---` after it"))
+        }
+    }
+}
+
+/// Where and why a text is not YAML; a key that is there twice in upstream's words.
+fn not_yaml(error: &serde_saphyr::Error) -> String {
+    match error.without_snippet() {
+        serde_saphyr::Error::DuplicateMappingKey { key: Some(key), location } => format!(
+            "strict decoding error: line {}: key {key:?} already set in map (remove one of them)",
+            location.line()
+        ),
+        _ => format!("is not valid YAML: {error}"),
     }
 }
 
 /// The document, if it is of the kind and version that are read.
-fn document_of_v1<'v>(document: &'v Value, errors: &'v decode::Errors) -> Option<Configuration> {
+fn document_of_v1<'v>(
+    document: &'v Value,
+    errors: &'v decode::Errors,
+    warnings: Vec<String>,
+) -> Option<Configuration> {
     let (version, kind) = (document.get("apiVersion"), document.get("kind"));
     // An empty file lacks its version rather than being no mapping.
     if document.is_object() || document.is_null() {
@@ -146,35 +186,32 @@ fn document_of_v1<'v>(document: &'v Value, errors: &'v decode::Errors) -> Option
     if !errors.borrow().is_empty() {
         return None;
     }
-    Object::new(String::new(), document, errors).map(v1::configuration)
+    let file = Object::new(String::new(), document, errors)?;
+    Some(v1::configuration(file, warnings))
 }
 
 fn bad_version(version: Option<&Value>) -> FieldError {
     let Some(version) = version.filter(|version| !version.is_null()) else {
         return FieldError::required("apiVersion", "").remedy(format!("write {API_VERSION}"));
     };
-    let supported = format!("supported values: {API_VERSION:?}");
-    let error = FieldError::unsupported("apiVersion", version, supported);
-    let old = version.as_str().is_some_and(|version| {
-        version.starts_with("kubescheduler.config.k8s.io/")
-            || version.starts_with("componentconfig/")
-    });
-    error.remedy(if old {
-        "this version was removed from Kubernetes; rewrite the file for v1"
+    let shown = version.as_str().map_or_else(|| version.to_string(), str::to_owned);
+    let words = format!("no kind {KIND:?} is registered for version {shown:?}");
+    let old = ["kubescheduler.config.k8s.io/", "componentconfig/"];
+    let remedy = if old.iter().any(|group| shown.starts_with(group)) {
+        format!("this version was removed from Kubernetes: rewrite the file for {API_VERSION}")
     } else {
-        "is this the right file?"
-    })
+        format!("is this the right file? {API_VERSION} is read")
+    };
+    FieldError::said("apiVersion", words).remedy(remedy)
 }
 
 fn bad_kind(kind: Option<&Value>) -> FieldError {
-    let remedy = format!("write {KIND}");
-    match kind.filter(|kind| !kind.is_null()) {
-        None => FieldError::required("kind", "").remedy(remedy),
-        Some(kind) => {
-            let supported = format!("supported values: {KIND:?}");
-            FieldError::unsupported("kind", kind, supported).remedy("is this the right file?")
-        }
-    }
+    let Some(kind) = kind.filter(|kind| !kind.is_null()) else {
+        return FieldError::required("kind", "").remedy(format!("write {KIND}"));
+    };
+    let shown = kind.as_str().map_or_else(|| kind.to_string(), str::to_owned);
+    let words = format!("no kind {shown:?} is registered for version {API_VERSION:?}");
+    FieldError::said("kind", words).remedy(format!("is this the right file? {KIND} is read"))
 }
 
 fn read(path: &Path) -> Result<String, ConfigError> {

@@ -1,15 +1,14 @@
 //! The configuration in force: every field with its value, defaults included.
 //!
-//! Owns the types and how they are shown (`/configz`), in the form of the file.
-//! Must never show a private key.
+//! Owns the types. How they are shown is in `show`, what the core gets of them in
+//! `profiles`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
-
-use super::duration::GoDuration;
+use muster_core::framework::ExtensionPoint;
+use serde_json::Value;
 
 /// The scheduler's configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,21 +48,26 @@ pub struct ProfileConfig {
     pub scheduler_name: String,
     /// Overrides the configuration's.
     pub percentage_of_nodes_to_score: Option<i32>,
-    /// What is enabled and disabled, by extension point, as written.
-    pub plugins: Option<Plugins>,
-    /// Arguments of plugins, as written.
+    /// What is enabled and disabled, by extension point, on top of the defaults.
+    pub plugins: Plugins,
+    /// Arguments of the plugins that are enabled, defaults included, by name.
     pub plugin_config: Vec<PluginConfig>,
+    /// Who is called where: what follows from [`ProfileConfig::plugins`].
+    pub called: Called,
 }
 
-/// Changes to the default plugins, by extension point (`filter`, `multiPoint`).
+/// Plugin sets by extension point (`filter`, `multiPoint`).
 pub type Plugins = BTreeMap<&'static str, PluginSet>;
 
-/// Changes at one extension point.
+/// Plugins by extension point in call order, with weights where scores are weighed.
+pub type Called = BTreeMap<ExtensionPoint, Vec<PluginRef>>;
+
+/// The plugins of one extension point.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PluginSet {
-    /// Added or moved, in this order.
+    /// On, in this order.
     pub enabled: Vec<PluginRef>,
-    /// Removed; `*` is all.
+    /// Off; `*` is all.
     pub disabled: Vec<PluginRef>,
 }
 
@@ -81,7 +85,7 @@ pub struct PluginRef {
 pub struct PluginConfig {
     /// Plugin.
     pub name: String,
-    /// Arguments.
+    /// Arguments; those of a plugin that kube-scheduler does not have as written.
     pub args: Option<Value>,
 }
 
@@ -180,140 +184,17 @@ pub struct ManagedResource {
     pub ignored_by_scheduler: bool,
 }
 
+impl ExtenderTls {
+    /// The fields that are base64, by name.
+    pub(super) fn data(&self) -> [(&'static str, &str); 3] {
+        [("certData", &*self.cert_data), ("keyData", &*self.key_data), ("caData", &*self.ca_data)]
+    }
+}
+
 impl Configuration {
     /// The names that pods may have in `spec.schedulerName` to be ours.
     #[must_use]
     pub fn scheduler_names(&self) -> Vec<String> {
         self.profiles.iter().map(|profile| profile.scheduler_name.clone()).collect()
     }
-
-    /// The configuration in the form of a file, as kube-scheduler writes it.
-    #[must_use]
-    pub fn to_json(&self) -> Value {
-        let election = &self.leader_election;
-        let client = &self.client_connection;
-        let kubeconfig = client.kubeconfig.as_ref().map(|path| path.display().to_string());
-        let mut shown = json!({
-            "apiVersion": super::API_VERSION,
-            "kind": super::KIND,
-            "parallelism": self.parallelism,
-            "leaderElection": {
-                "leaderElect": election.leader_elect,
-                "leaseDuration": go(election.lease_duration),
-                "renewDeadline": go(election.renew_deadline),
-                "retryPeriod": go(election.retry_period),
-                "resourceLock": election.resource_lock,
-                "resourceName": election.resource_name,
-                "resourceNamespace": election.resource_namespace,
-            },
-            "clientConnection": {
-                "kubeconfig": kubeconfig.unwrap_or_default(),
-                "acceptContentTypes": client.accept_content_types,
-                "contentType": client.content_type,
-                "qps": client.qps,
-                "burst": client.burst,
-            },
-            "enableProfiling": self.enable_profiling,
-            "enableContentionProfiling": self.enable_contention_profiling,
-            "percentageOfNodesToScore": self.percentage_of_nodes_to_score,
-            "podInitialBackoffSeconds": self.pod_initial_backoff_seconds,
-            "podMaxBackoffSeconds": self.pod_max_backoff_seconds,
-            "profiles": self.profiles.iter().map(ProfileConfig::to_json).collect::<Value>(),
-        });
-        if !self.extenders.is_empty() {
-            shown["extenders"] = self.extenders.iter().map(Extender::to_json).collect();
-        }
-        if self.delay_cache_until_active {
-            shown["delayCacheUntilActive"] = json!(true);
-        }
-        shown
-    }
-}
-
-impl ProfileConfig {
-    fn to_json(&self) -> Value {
-        let mut shown = Map::new();
-        shown.insert("schedulerName".to_owned(), json!(self.scheduler_name));
-        if let Some(percentage) = self.percentage_of_nodes_to_score {
-            shown.insert("percentageOfNodesToScore".to_owned(), json!(percentage));
-        }
-        if let Some(plugins) = &self.plugins {
-            let point =
-                |(name, set): (&&'static str, &PluginSet)| ((*name).to_owned(), set.to_json());
-            shown.insert("plugins".to_owned(), Value::Object(plugins.iter().map(point).collect()));
-        }
-        if !self.plugin_config.is_empty() {
-            let configs = self.plugin_config.iter();
-            let configs: Value = configs.map(|c| json!({"name": c.name, "args": c.args})).collect();
-            shown.insert("pluginConfig".to_owned(), configs);
-        }
-        Value::Object(shown)
-    }
-}
-
-impl PluginSet {
-    pub(super) fn to_json(&self) -> Value {
-        let show = |plugin: &PluginRef| match plugin.weight {
-            Some(weight) => json!({"name": plugin.name, "weight": weight}),
-            None => json!({"name": plugin.name}),
-        };
-        let lists = [("enabled", &self.enabled), ("disabled", &self.disabled)];
-        let lists = lists.into_iter().filter(|(_, list)| !list.is_empty());
-        let show_list = |(name, list): (&str, &Vec<PluginRef>)| {
-            (name.to_owned(), list.iter().map(show).collect::<Value>())
-        };
-        Value::Object(lists.map(show_list).collect())
-    }
-}
-
-impl Extender {
-    fn to_json(&self) -> Value {
-        let resources = self.managed_resources.iter();
-        let resource = |r: &ManagedResource| json!({"name": r.name, "ignoredByScheduler": r.ignored_by_scheduler});
-        json!({
-            "urlPrefix": self.url_prefix,
-            "filterVerb": self.filter_verb,
-            "preemptVerb": self.preempt_verb,
-            "prioritizeVerb": self.prioritize_verb,
-            "weight": self.weight,
-            "bindVerb": self.bind_verb,
-            "enableHTTPS": self.enable_https,
-            "tlsConfig": self.tls_config.as_ref().map(ExtenderTls::to_json),
-            "httpTimeout": self.http_timeout.map(go),
-            "nodeCacheCapable": self.node_cache_capable,
-            "managedResources": resources.map(resource).collect::<Value>(),
-            "ignorable": self.ignorable,
-        })
-    }
-}
-
-impl std::fmt::Debug for ExtenderTls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ExtenderTls{}", self.to_json())
-    }
-}
-
-impl ExtenderTls {
-    /// The fields that are base64, by name.
-    pub(super) fn data(&self) -> [(&'static str, &str); 3] {
-        [("certData", &*self.cert_data), ("keyData", &*self.key_data), ("caData", &*self.ca_data)]
-    }
-
-    fn to_json(&self) -> Value {
-        let key = if self.key_data.is_empty() { "" } else { "--- REDACTED ---" };
-        json!({
-            "insecure": self.insecure,
-            "serverName": self.server_name,
-            "certFile": self.cert_file,
-            "keyFile": self.key_file,
-            "caFile": self.ca_file,
-            "certData": self.cert_data,
-            "keyData": key,
-            "caData": self.ca_data,
-        })
-    }
-}
-
-fn go(duration: Duration) -> String {
-    GoDuration::from_std(duration).to_string()
 }

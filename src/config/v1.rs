@@ -3,15 +3,18 @@
 //! Owns: which fields exist, their types and defaults. Rules between fields are
 //! in `validate`.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use muster_core::framework::ExtensionPoint;
+
+use super::args;
 use super::decode::Object;
 use super::error::FieldError;
+use super::plugins::{self, MULTI_POINT};
 use super::types::{
-    ClientConnection, Configuration, Extender, ExtenderTls, LeaderElection, ManagedResource,
-    PluginConfig, PluginRef, PluginSet, Plugins, ProfileConfig,
+    Called, ClientConnection, Configuration, Extender, ExtenderTls, LeaderElection,
+    ManagedResource, PluginConfig, PluginRef, PluginSet, Plugins, ProfileConfig,
 };
 
 /// Name of the only profile if the file names none.
@@ -28,32 +31,12 @@ const LEASE_NAMESPACE: &str = "kube-system";
 pub(super) const CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf";
 const QPS: f32 = 50.0;
 const BURST: i32 = 100;
-
-/// Keys of `plugins`.
-pub(super) const POINTS: [&str; 16] = [
-    "preEnqueue",
-    "queueSort",
-    "preFilter",
-    "filter",
-    "postFilter",
-    "preScore",
-    "score",
-    "reserve",
-    "permit",
-    "preBind",
-    "bind",
-    "postBind",
-    "multiPoint",
-    "placementGenerate",
-    "placementScore",
-    "podGroupPostFilter",
-];
+const HTTP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The whole file. What it sets and does not act is told in `warnings`.
-pub(super) fn configuration(mut file: Object<'_>) -> Configuration {
+pub(super) fn configuration(mut file: Object<'_>, mut warnings: Vec<String>) -> Configuration {
     // Read before, to know that this is the right kind of file.
     let _ = (file.any("apiVersion"), file.any("kind"));
-    let mut warnings = Vec::new();
     let enable_profiling = file.bool("enableProfiling");
     let contention = file.bool("enableContentionProfiling");
     if enable_profiling.or(contention).is_some() {
@@ -68,12 +51,14 @@ pub(super) fn configuration(mut file: Object<'_>) -> Configuration {
     }
     let election = file.object("leaderElection");
     let client = file.object("clientConnection");
+    let percentage = file.i32("percentageOfNodesToScore").unwrap_or(0);
+    sampled("percentageOfNodesToScore", percentage, &mut warnings);
     Configuration {
         file: None,
         leader_election: leader_election(election),
         client_connection: client_connection(client, &mut warnings),
         parallelism: file.i32("parallelism").unwrap_or(PARALLELISM),
-        percentage_of_nodes_to_score: file.i32("percentageOfNodesToScore").unwrap_or(0),
+        percentage_of_nodes_to_score: percentage,
         pod_initial_backoff_seconds: file
             .i64("podInitialBackoffSeconds")
             .unwrap_or(INITIAL_BACKOFF),
@@ -87,8 +72,10 @@ pub(super) fn configuration(mut file: Object<'_>) -> Configuration {
     }
 }
 
-fn later(path: &str, effect: &str) -> String {
-    format!("{path}: is read and kept but does not act in this version: {effect}")
+fn sampled(path: &str, percentage: i32, warnings: &mut Vec<String>) {
+    if (1..100).contains(&percentage) {
+        warnings.push(format!("{path}: has no effect: Muster looks at all nodes"));
+    }
 }
 
 fn profiles(file: &mut Object<'_>, warnings: &mut Vec<String>) -> Vec<ProfileConfig> {
@@ -98,32 +85,30 @@ fn profiles(file: &mut Object<'_>, warnings: &mut Vec<String>) -> Vec<ProfileCon
     let mut profiles: Vec<_> =
         written.into_iter().map(|profile_file| profile(profile_file, default, warnings)).collect();
     if profiles.is_empty() {
-        let scheduler_name = DEFAULT_SCHEDULER.to_owned();
-        profiles.push(ProfileConfig { scheduler_name, ..ProfileConfig::default() });
+        profiles.push(ProfileConfig::unresolved(DEFAULT_SCHEDULER));
     }
     profiles
 }
 
 fn profile(mut file: Object<'_>, default: &str, warnings: &mut Vec<String>) -> ProfileConfig {
-    let unchanged = "the default plugins run with their default arguments and weights";
-    for key in ["plugins", "pluginConfig"] {
-        if file.has(key) {
-            warnings.push(later(&file.path(key), unchanged));
-        }
-    }
+    let percentage = file.i32("percentageOfNodesToScore");
+    let path = file.path("percentageOfNodesToScore");
+    sampled(&path, percentage.unwrap_or(0), warnings);
+    let written = file.object("plugins").map(plugin_sets);
     ProfileConfig {
         scheduler_name: file.string("schedulerName").unwrap_or_else(|| default.to_owned()),
-        percentage_of_nodes_to_score: file.i32("percentageOfNodesToScore"),
-        plugins: file.object("plugins").map(plugins),
+        percentage_of_nodes_to_score: percentage,
+        plugins: plugins::merge(written.as_ref()),
         plugin_config: file.objects("pluginConfig").into_iter().map(plugin_config).collect(),
+        called: Called::new(),
     }
 }
 
-fn plugins(mut file: Object<'_>) -> Plugins {
-    let mut sets = BTreeMap::new();
-    for point in POINTS {
-        if let Some(set) = file.object(point) {
-            sets.insert(point, plugin_set(set));
+fn plugin_sets(mut file: Object<'_>) -> Plugins {
+    let mut sets = Plugins::new();
+    for key in ExtensionPoint::ALL.map(ExtensionPoint::key).into_iter().chain([MULTI_POINT]) {
+        if let Some(set) = file.object(key) {
+            sets.insert(key, plugin_set(set));
         }
     }
     sets
@@ -135,11 +120,21 @@ fn plugin_set(mut file: Object<'_>) -> PluginSet {
 }
 
 fn plugin_ref(mut file: Object<'_>) -> PluginRef {
-    PluginRef { name: file.string("name").unwrap_or_default(), weight: file.i32("weight") }
+    let weight = file.i32("weight").filter(|weight| *weight != 0);
+    PluginRef { name: file.string("name").unwrap_or_default(), weight }
 }
 
 fn plugin_config(mut file: Object<'_>) -> PluginConfig {
-    PluginConfig { name: file.string("name").unwrap_or_default(), args: file.any("args").cloned() }
+    let name = file.string("name").unwrap_or_default();
+    let args = if !args::has_form(&name) {
+        file.any("args").cloned()
+    } else if file.has("args") {
+        file.object("args").and_then(|args| args::read(&name, args))
+    } else {
+        let _ = file.any("args");
+        args::defaults(&name)
+    };
+    PluginConfig { name, args }
 }
 
 pub(super) fn leader_election(file: Option<Object<'_>>) -> LeaderElection {
@@ -218,6 +213,7 @@ fn client_connection(file: Option<Object<'_>>, warnings: &mut Vec<String>) -> Cl
 
 fn extender(mut file: Object<'_>) -> Extender {
     let http_timeout = positive_duration(&mut file, "httpTimeout", true);
+    let http_timeout = Some(http_timeout.unwrap_or(HTTP_TIMEOUT));
     let managed = |mut file: Object<'_>| ManagedResource {
         name: file.string("name").unwrap_or_default(),
         ignored_by_scheduler: file.bool("ignoredByScheduler").unwrap_or_default(),

@@ -4,14 +4,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::API_VERSION;
+use muster_core::model::label_key_errors;
+
 use super::duration::GoDuration;
 use super::error::FieldError;
+use super::plugins::{self, MULTI_POINT};
 use super::types::{
-    ClientConnection, Configuration, Extender, ExtenderTls, LeaderElection, PluginSet,
-    ProfileConfig,
+    ClientConnection, Configuration, Extender, ExtenderTls, LeaderElection, ProfileConfig,
 };
 use super::v1::RESOURCE_LOCK;
+use super::{API_VERSION, args};
 
 /// client-go's: the time between two attempts may be stretched by this.
 const JITTER: f64 = 1.2;
@@ -119,24 +121,29 @@ fn profiles(profiles: &[ProfileConfig], errors: &mut Vec<FieldError>) {
 }
 
 fn plugins(path: &str, profile: &ProfileConfig, errors: &mut Vec<FieldError>) {
-    for (point, set) in profile.plugins.iter().flatten() {
+    // Upstream looks for removed plugins at these points only.
+    const UNCHECKED: [&str; 3] = [MULTI_POINT, "placementGenerate", "placementScore"];
+    for (point, set) in profile.plugins.iter().filter(|(point, _)| !UNCHECKED.contains(point)) {
         for (i, plugin) in set.enabled.iter().enumerate() {
-            let path = format!("{path}.plugins.{point}.enabled[{i}]");
-            if plugin.name.is_empty() {
-                let error = FieldError::required(format!("{path}.name"), "");
-                errors.push(error.remedy("name the plugin"));
-            }
-            removed(path, &plugin.name, errors);
+            removed(format!("{path}.plugins.{point}.enabled[{i}]"), &plugin.name, errors);
         }
     }
+    let enabled = plugins::needed(&profile.plugins, false);
     let mut seen = BTreeSet::new();
     for (i, config) in profile.plugin_config.iter().enumerate() {
-        let path = format!("{path}.pluginConfig[{i}]");
-        if !seen.insert(&config.name) {
-            let error = FieldError::duplicate(path.clone(), &config.name);
+        let (path, name) = (format!("{path}.pluginConfig[{i}]"), config.name.as_str());
+        if !seen.insert(name) {
+            let error = FieldError::duplicate(path.clone(), &name);
             errors.push(error.remedy("put all arguments of a plugin in one item"));
         }
-        removed(path, &config.name, errors);
+        if let Some(json) = &config.args {
+            let path = format!("{path}.args");
+            match args::check(&path, name, json, enabled.contains(name)) {
+                Ok(more) => errors.extend(more),
+                Err(error) => errors.push(FieldError::said(path, error.to_string())),
+            }
+        }
+        removed(path, name, errors);
     }
 }
 
@@ -152,24 +159,33 @@ fn removed(path: String, name: &str, errors: &mut Vec<FieldError>) {
 
 /// There is one queue, so all profiles sort it alike.
 fn common_queue_sort(profiles: &[ProfileConfig], errors: &mut Vec<FieldError>) {
-    let none = PluginSet::default();
-    let sorts: Vec<&PluginSet> = profiles
-        .iter()
-        .map(|profile| profile.plugins.as_ref().and_then(|p| p.get("queueSort")).unwrap_or(&none))
-        .collect();
-    let Some((first, others)) = sorts.split_first() else {
+    let Some((first, others)) = profiles.split_first() else {
         return;
     };
-    if first.enabled.len() > 1 {
-        let path = "profiles[0].plugins.queueSort.enabled";
+    let set = |profile: &ProfileConfig| profile.plugins.get("queueSort").cloned();
+    let (canon, sort) = (set(first).unwrap_or_default(), set(first));
+    let sort = sort.and_then(|set| set.enabled.first().map(|plugin| plugin.name.clone()));
+    if canon.enabled.len() > 1 {
+        let path = "profiles[0].plugins.queueSort.Enabled";
         let rule = "only one queue sort plugin can be enabled";
-        errors.push(FieldError::invalid(path, &first.enabled.len(), rule).remedy("keep one"));
+        errors.push(FieldError::invalid(path, &canon.enabled.len(), rule).remedy("keep one"));
     }
-    for (i, other) in others.iter().enumerate() {
-        if other != first {
-            let path = format!("profiles[{}].plugins.queueSort", i + 1);
+    let args = |profile: &ProfileConfig| {
+        let own = profile.plugin_config.iter().find(|c| Some(&c.name) == sort.as_ref());
+        own.and_then(|config| config.args.clone())
+    };
+    for (i, other) in others.iter().enumerate().map(|(i, other)| (i + 1, other)) {
+        let own = set(other).unwrap_or_default();
+        if own != canon {
+            let path = format!("profiles[{i}].plugins.queueSort");
             let rule = "must be the same for all profiles";
-            let error = FieldError::invalid(path, &other.to_json(), rule);
+            let error = FieldError::invalid(path, &own.to_json(), rule);
+            errors.push(error.remedy("copy that of profiles[0]"));
+        }
+        if args(other) != args(first) {
+            let path = format!("profiles[{i}].pluginConfig.args");
+            let rule = "queueSort must be the same for all profiles";
+            let error = FieldError::invalid(path, &args(other), rule);
             errors.push(error.remedy("copy that of profiles[0]"));
         }
     }
@@ -195,13 +211,18 @@ fn extenders(extenders: &[Extender], errors: &mut Vec<FieldError>) {
         }
         for (j, resource) in extender.managed_resources.iter().enumerate() {
             let path = format!("{path}.managedResources[{j}].name");
-            if !is_extended_resource(&resource.name) {
-                let rule = "is an invalid extended resource name";
-                let error = FieldError::invalid(path, &resource.name, rule);
+            let mut rules = label_key_errors(&resource.name);
+            if rules.is_empty() && !is_extended_resource(&resource.name) {
+                rules.push("is an invalid extended resource name".to_owned());
+            }
+            for rule in rules {
+                let error = FieldError::invalid(path.clone(), &resource.name, rule);
                 errors.push(error.remedy("write it as example.com/thing"));
-            } else if !managed.insert(&resource.name) {
+            }
+            if !managed.insert(&resource.name) {
                 let rule = "duplicate extender managed resource name";
-                errors.push(FieldError::invalid(path, &resource.name, rule));
+                let error = FieldError::invalid(path, &resource.name, rule);
+                errors.push(error.remedy("name it once"));
             }
         }
     }

@@ -201,7 +201,6 @@ pub fn specs(extenders: &[config::Extender]) -> Vec<ExtenderSpec> {
         weight: e.weight,
         ignorable: e.ignorable,
         managed: e.managed_resources.iter().map(|r| r.name.as_str().into()).collect(),
-        ignores_room: e.managed_resources.iter().any(|r| r.ignored_by_scheduler),
     };
     (0..).zip(extenders).map(spec).collect()
 }

@@ -18,6 +18,7 @@ use tracing::{error, info, warn};
 
 use super::clock::Clock;
 use super::{Shutdown, decisions};
+use crate::ask::Asker;
 use crate::elect::Leadership;
 use crate::extend::Extenders;
 use crate::metrics::Metrics;
@@ -88,6 +89,7 @@ pub(super) struct Owner {
     pub(super) inbox: mpsc::Receiver<Message>,
     pub(super) writer: Writer,
     pub(super) extenders: Option<Extenders>,
+    pub(super) asker: Asker,
     pub(super) leadership: Leadership,
     pub(super) metrics: Metrics,
     pub(super) clock: Clock,
@@ -252,7 +254,7 @@ impl Owner {
         true
     }
 
-    /// Gives the core's effects to the writer, and questions to extenders.
+    /// Gives the core's effects to those who carry them out.
     fn hand_over(&mut self) {
         let mut effects = self.core.take_effects();
         if let Some(extenders) = &self.extenders {
@@ -261,7 +263,17 @@ impl Owner {
         if effects.is_empty() {
             return;
         }
-        for answer in self.writer.submit(effects) {
+        let (mut rest, mut answers) = (Vec::with_capacity(effects.len()), Vec::new());
+        for effect in effects {
+            match effect {
+                Effect::Call { token, request: Request::Post(post), .. } => {
+                    answers.extend(self.asker.submit(token, post));
+                }
+                effect => rest.push(effect),
+            }
+        }
+        answers.extend(self.writer.submit(rest));
+        for answer in answers {
             self.apply(answer);
         }
     }

@@ -166,7 +166,7 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
 }
 
 async fn configz(State(app): State<Arc<App>>) -> Response {
-    Json(json!({"componentconfig": app.surface.configz()})).into_response()
+    Json(app.surface.configz()).into_response()
 }
 
 async fn debug_queue(State(app): State<Arc<App>>) -> Response {

@@ -66,7 +66,7 @@ impl Surface for Scheduler {
         self.0.clone()
     }
     fn configz(&self) -> Value {
-        json!({"kind": "KubeSchedulerConfiguration"})
+        json!({"componentconfig": {"kind": "KubeSchedulerConfiguration"}})
     }
     fn debug_queue(&self) -> BoxFuture<'static, Value> {
         async { json!({"active": []}) }.boxed()

@@ -63,7 +63,7 @@ impl Surface for Scheduler {
         Err("not listed yet".to_owned())
     }
     fn configz(&self) -> Value {
-        muster::config::Configuration::default().to_json()
+        muster::config::Configuration::default().configz()
     }
     fn debug_queue(&self) -> BoxFuture<'static, Value> {
         async { json!({"active": []}) }.boxed()

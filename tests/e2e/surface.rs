@@ -1,5 +1,6 @@
 //! The HTTPS surface, asked by those with and without the right to ask.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use crate::observer::Observer;
 use crate::support::{Cluster, SOON, eventually, free_port};
 
-const READER: &str = r"
+pub(crate) const READER: &str = r"
 apiVersion: v1
 kind: ServiceAccount
 metadata: {name: prometheus, namespace: default}
@@ -61,6 +62,9 @@ async fn shows_itself_to_whom_it_may() -> Result<()> {
     cluster.pods("work", 3, "default-scheduler", "1").await?;
     cluster.pods("huge", 1, "default-scheduler", "64").await?;
     observer.wait("work", 3, SOON).await?;
+    // The file says to pack.
+    let nodes: BTreeSet<String> = observer.bound("work").into_iter().map(|b| b.node).collect();
+    ensure!(nodes.len() == 1, "pods that are to be packed are on {nodes:?}");
 
     let nobody = surface(port, Some(token(&cluster, "nobody").await?))?;
     let prometheus = surface(port, Some(token(&cluster, "prometheus").await?))?;
@@ -88,7 +92,10 @@ fn start(cluster: &Cluster, port: u16) -> Result<Process> {
         "apiVersion: kubescheduler.config.k8s.io/v1\n\
          kind: KubeSchedulerConfiguration\n\
          clientConnection: {{kubeconfig: {}, qps: 100}}\n\
-         leaderElection: {{resourceName: muster, resourceNamespace: muster-system}}\n",
+         leaderElection: {{resourceName: muster, resourceNamespace: muster-system}}\n\
+         profiles:\n\
+         - plugins: {{score: {{disabled: [{{name: \"*\"}}], enabled: [{{name: NodeResourcesFit, weight: 7}}]}}}}\n  \
+           pluginConfig: [{{name: NodeResourcesFit, args: {{scoringStrategy: {{type: MostAllocated}}}}}}]\n",
         cluster.kubeconfig.display()
     );
     std::fs::write(&file, config)?;
@@ -123,12 +130,18 @@ async fn views_tell(client: &Client) -> Result<()> {
     let cache: Value = serde_json::from_str(&get(client, "/debug/cache").await?)?;
     ensure!(cache.to_string().contains("default/work-0000"), "{cache}");
     let config: Value = serde_json::from_str(&get(client, "/configz").await?)?;
-    ensure!(config.to_string().contains("default-scheduler"), "{config}");
+    let scores = &config["plugins"]["default-scheduler"]["score"];
+    ensure!(*scores == json!([{"name": "NodeResourcesFit", "weight": 7}]), "{config}");
+    let profile = &config["componentconfig"]["profiles"][0];
+    let args = profile["pluginConfig"].as_array().into_iter().flatten();
+    let mut args = args.filter(|config| config["name"] == "NodeResourcesFit");
+    let kind = args.next().map(|config| &config["args"]["scoringStrategy"]["type"]);
+    ensure!(kind == Some(&json!("MostAllocated")), "{config}");
     Ok(())
 }
 
 /// A client of the surface, whose certificate is its own.
-fn surface(port: u16, token: Option<String>) -> Result<Client> {
+pub(crate) fn surface(port: u16, token: Option<String>) -> Result<Client> {
     let mut config = kube::Config::new(format!("https://127.0.0.1:{port}").parse()?);
     config.accept_invalid_certs = true;
     config.default_retry = false;
@@ -136,7 +149,7 @@ fn surface(port: u16, token: Option<String>) -> Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-async fn get(client: &Client, path: &str) -> kube::Result<String> {
+pub(crate) async fn get(client: &Client, path: &str) -> kube::Result<String> {
     let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
     client.request_text(request).await
 }
@@ -151,7 +164,7 @@ fn code(answer: kube::Result<String>) -> u16 {
 }
 
 /// A token of a service account, as a pod has one.
-async fn token(cluster: &Cluster, account: &str) -> Result<String> {
+pub(crate) async fn token(cluster: &Cluster, account: &str) -> Result<String> {
     let path = format!("/api/v1/namespaces/default/serviceaccounts/{account}/token");
     let body =
         json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});

@@ -53,8 +53,9 @@ pub use witness::Witness;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::framework::PostFilter;
+use crate::framework::{ExtensionPoint, PostFilter};
 use crate::io::{Effect, Input, Tick};
+use crate::plugins::PodTopologySpreadArgs;
 use crate::{Backoff, Config, Decision};
 use fit::Rules;
 use plans::Plans;
@@ -94,13 +95,23 @@ struct ProfileFacts {
 
 impl ProfileFacts {
     fn of(profile: &crate::Profile) -> Self {
-        let plugins = || profile.plugins().iter().map(|p| &p.plugin);
-        let has = |name: &str| plugins().any(|p| p.name() == name);
-        let gates = plugins().filter(|p| p.as_pre_enqueue().is_some());
-        let extenders = profile.extenders();
-        let extended = !extenders.is_empty();
-        let own_room = !extenders.iter().any(|e| e.ignores_room);
-        let sorts: Vec<_> = plugins().filter(|p| p.as_queue_sort().is_some()).collect();
+        let names = |point| profile.called(point).map(|(_, p)| p.plugin.name());
+        let has = |name: &str| names(ExtensionPoint::Filter).any(|filter| filter == name);
+        // What arguments add to a plugin's rules is not known here.
+        let args = profile.args();
+        let ignored = [&args.fit.ignored_resources, &args.fit.ignored_resource_groups];
+        let strange: Vec<&str> = [
+            ("NodeResourcesFit", ignored.iter().any(|list| !list.is_empty())),
+            ("NodeAffinity", args.node_affinity.added_affinity.is_some()),
+            ("PodTopologySpread", args.pod_topology_spread != PodTopologySpreadArgs::System),
+        ]
+        .into_iter()
+        .filter_map(|(name, strange)| strange.then_some(name))
+        .collect();
+        let has = |name: &str| has(name) && !strange.contains(&name);
+        let mut filters = names(ExtensionPoint::Filter).chain(names(ExtensionPoint::PreFilter));
+        let mut sorts = names(ExtensionPoint::QueueSort).peekable();
+        let extended = !profile.extenders().is_empty();
         Self {
             name: Arc::clone(profile.scheduler_name()),
             rules: Rules {
@@ -108,20 +119,22 @@ impl ProfileFacts {
                 taints: has("TaintToleration"),
                 affinity: has("NodeAffinity"),
                 ports: has("NodePorts"),
-                room: has("NodeResourcesFit") && own_room,
+                room: has("NodeResourcesFit"),
             },
             modelled: MODELLED.iter().copied().filter(|name| has(name)).collect(),
             complete: !extended
-                && plugins()
-                    .filter(|p| p.as_filter().is_some() || p.as_pre_filter().is_some())
-                    .all(|p| MODELLED.contains(&p.name()) || IDLE.contains(&p.name())),
-            plain_gates: gates.into_iter().all(|p| p.name() == "SchedulingGates"),
-            may_force: plugins().any(|p| p.as_post_filter().is_some_and(PostFilter::may_force)),
+                && filters.all(|name| {
+                    !strange.contains(&name) && (MODELLED.contains(&name) || IDLE.contains(&name))
+                }),
+            plain_gates: names(ExtensionPoint::PreEnqueue).all(|name| name == "SchedulingGates"),
+            may_force: profile
+                .called(ExtensionPoint::PostFilter)
+                .any(|(_, p)| p.plugin.as_post_filter().is_some_and(PostFilter::may_force)),
             extended,
             // Who needs an extender waits for a turn, and others pass by.
             plain_order: !extended
-                && sorts.iter().all(|p| p.name() == "PrioritySort")
-                && !sorts.is_empty(),
+                && sorts.peek().is_some()
+                && sorts.all(|name| name == "PrioritySort"),
         }
     }
 }
@@ -157,6 +170,9 @@ pub struct Audit {
     lenient: bool,
     /// When timers last fired.
     advanced: Option<Tick>,
+    /// Questions to servers of the user's own, while Permit holds the pod that they
+    /// are about.
+    asked: std::collections::BTreeMap<crate::io::Token, String>,
     /// Pods whose condition has to be written in this step.
     owing: Vec<String>,
     last_attempt: u64,
@@ -178,6 +194,7 @@ impl Audit {
             eager: BTreeSet::new(),
             lenient: false,
             advanced: None,
+            asked: std::collections::BTreeMap::new(),
             owing: Vec::new(),
             last_attempt: 0,
             turn: 0,

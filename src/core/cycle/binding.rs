@@ -2,11 +2,16 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::failure::Failure;
+use super::permit::Wait;
 use super::{Core, Decision, Outcome, plugin_name, running};
 use crate::bugs::bug;
 use crate::cluster::NodeId;
-use crate::framework::{Actions, ClusterEvent, Placed, Resource, Status, Step, Subject};
+use crate::framework::{
+    Actions, ClusterEvent, ExtensionPoint, Placed, Resource, Status, Step, Subject,
+};
 use crate::io::{Effect, EventRecord, PodRef, Tick, Token, WriteError};
 use crate::model::{PodId, PodShape};
 use crate::queue::{QueueCx, Reach};
@@ -35,8 +40,8 @@ pub(super) struct Binding {
 }
 
 pub(super) enum Stage {
-    /// Waiting for plugins to allow it: position and deadline of each.
-    Permit { waiting: Vec<(usize, Tick, i64)>, since: Tick },
+    /// Waiting for plugins to allow it.
+    Permit { waiting: Vec<Wait>, since: Tick },
     /// A PreBind plugin asked the outside.
     PreBind { plugin: usize, token: Token },
     /// The outside answered; the PreBind plugin waits to see it come about.
@@ -54,16 +59,6 @@ pub(super) enum Stage {
 }
 
 impl Stage {
-    /// The outside call it waits for.
-    fn token(&self) -> Option<Token> {
-        match self {
-            Self::PreBind { token, .. } | Self::Lent { token, .. } => Some(*token),
-            _ => None,
-        }
-    }
-}
-
-impl Stage {
     fn name(&self) -> &'static str {
         match self {
             Self::Permit { .. } => "permit",
@@ -73,6 +68,17 @@ impl Stage {
             | Self::Settle
             | Self::Lent { .. }
             | Self::Shown { .. } => "binding",
+        }
+    }
+
+    /// Outside calls whose answers it waits for.
+    pub(super) fn tokens(&self) -> SmallVec<[Token; 2]> {
+        match self {
+            Self::Permit { waiting, .. } => waiting.iter().filter_map(|w| w.token).collect(),
+            Self::PreBind { token, .. } | Self::Lent { token, .. } => {
+                [*token].into_iter().collect()
+            }
+            _ => SmallVec::new(),
         }
     }
 }
@@ -115,7 +121,7 @@ impl Core {
                 self.fail_attempt(now, pod, profile_id, failure, decision);
             }
             Ok(true) => {
-                self.announce(pod, node);
+                self.announce_wait(now, pod, node);
                 decision.outcome = Outcome::WaitingOnPermit { node: name };
             }
             Ok(false) => {
@@ -143,8 +149,8 @@ impl Core {
         profile_id: usize,
         node: NodeId,
     ) -> Result<(), Failure> {
-        let plugins = self.profiles[profile_id].plugins().len();
-        for i in 0..plugins {
+        for nth in 0..self.profiles[profile_id].at(ExtensionPoint::Reserve).len() {
+            let i = self.profiles[profile_id].at(ExtensionPoint::Reserve)[nth];
             let Some(placed) = self.placed(pod, node) else {
                 return Ok(());
             };
@@ -170,12 +176,11 @@ impl Core {
         let Some(binding) = self.bindings.get_mut(&pod) else {
             return;
         };
-        if let Some(token) = stage.token() {
-            self.calls.insert(token, pod);
-        }
-        if let Some(token) = std::mem::replace(&mut binding.stage, stage).token() {
+        let (new, old) = (stage.tokens(), std::mem::replace(&mut binding.stage, stage));
+        for token in old.tokens() {
             self.calls.remove(&token);
         }
+        self.calls.extend(new.into_iter().map(|token| (token, pod)));
         self.arm(pod, timer);
     }
 
@@ -195,7 +200,7 @@ impl Core {
         matches!(stage, Some(Stage::Permit { .. } | Stage::PreBind { .. } | Stage::Settling { .. }))
     }
 
-    /// Runs PreBind plugins from position `from` on, then binds.
+    /// Runs PreBind plugins from the `from`th on, then binds.
     pub(super) fn pre_bind_from(
         &mut self,
         now: Tick,
@@ -211,8 +216,9 @@ impl Core {
         };
         let key = placed.pod.key.clone();
         let profile = &self.profiles[profile_id];
-        for (i, p) in profile.plugins().iter().enumerate().skip(from) {
-            match p.plugin.as_pre_bind().map(|pre_bind| pre_bind.pre_bind(&placed)) {
+        for &i in profile.at(ExtensionPoint::PreBind).iter().skip(from) {
+            let plugin = &profile.plugins()[i].plugin;
+            match plugin.as_pre_bind().map(|pre_bind| pre_bind.pre_bind(&placed)) {
                 None | Some(Step::Done | Step::Skip) => {}
                 Some(Step::Park { request }) => {
                     self.next_attempt += 1;
@@ -243,10 +249,11 @@ impl Core {
             return Ok(());
         };
         let profile = &self.profiles[binding.profile];
-        let binds = |p: &crate::framework::Weighted| {
-            p.plugin.as_bind().is_some_and(|bind| bind.handles(&placed))
+        let binds = |at: &&usize| {
+            let bind = profile.plugins()[**at].plugin.as_bind();
+            bind.is_some_and(|bind| bind.handles(&placed))
         };
-        let Some(binder) = profile.plugins().iter().position(binds) else {
+        let Some(&binder) = profile.at(ExtensionPoint::Bind).iter().find(binds) else {
             return Err(Failure::error("no Bind plugin handles the pod".into()));
         };
         if let Some(binding) = self.bindings.get_mut(&pod) {
@@ -278,8 +285,8 @@ impl Core {
     pub(super) fn unreserve(&mut self, pod: PodId) -> Option<Left> {
         let binding = self.take_binding(pod)?;
         if let Some(placed) = self.placed(pod, binding.node) {
-            let plugins = self.profiles[binding.profile].plugins().iter();
-            let holders = plugins.filter_map(|p| p.plugin.as_reserve());
+            let plugins = self.profiles[binding.profile].called(ExtensionPoint::Reserve);
+            let holders = plugins.filter_map(|(_, p)| p.plugin.as_reserve());
             if bug!(self.bugs, UnreserveOrder) {
                 holders.for_each(|r| r.unreserve(&placed));
             } else if !bug!(self.bugs, UnreserveForgotten) {
@@ -357,7 +364,7 @@ impl Core {
         if let Some(due) = binding.timer {
             self.timers.remove(&(due, pod));
         }
-        if let Some(token) = binding.stage.token() {
+        for token in binding.stage.tokens() {
             self.calls.remove(&token);
         }
         Some(binding)
@@ -430,9 +437,8 @@ impl Core {
             return;
         };
         let profile = &self.profiles[profile_id];
-        profile.plugins().iter().filter_map(|p| p.plugin.as_post_bind()).for_each(|p| {
-            p.post_bind(&placed);
-        });
+        let told = profile.called(ExtensionPoint::PostBind);
+        told.filter_map(|(_, p)| p.plugin.as_post_bind()).for_each(|p| p.post_bind(&placed));
         let key = placed.pod.key.clone();
         let name = Arc::clone(&placed.node.info().name);
         let note = format!("Successfully assigned {key} to {name}").into();
@@ -458,7 +464,7 @@ impl Core {
             return;
         };
         match &binding.stage {
-            Stage::Permit { .. } => self.permit_timeout(now, pod),
+            Stage::Permit { .. } => self.permit_timer(now, pod),
             Stage::Rebind => self.issue_bind(now, pod),
             // The watch is late: the pod may be where we wanted it, and then its room
             // is taken. Asking again tells, or binds it.
@@ -489,7 +495,7 @@ impl Core {
                     attempts: entry.map_or(0, |e| e.attempts),
                     first_queued_micros: entry.map_or(0, |e| e.first.0),
                     node: self.cluster.node(binding.node).name.to_string(),
-                    message: String::new(),
+                    message: self.permit_message(binding),
                 })
             })
             .collect();

@@ -24,6 +24,8 @@ pub(crate) struct Going<'a> {
     pub(crate) stage: &'static str,
     /// When its timer fires.
     pub(crate) due: Option<Tick>,
+    /// Outside calls whose answers it waits for at Permit.
+    pub(crate) asks: usize,
 }
 
 impl Core {
@@ -72,6 +74,10 @@ impl Core {
                     Stage::Shown { .. } => "shown",
                 },
                 due: binding.timer,
+                asks: match &binding.stage {
+                    Stage::Permit { .. } => binding.stage.tokens().len(),
+                    _ => 0,
+                },
             })
         })
     }

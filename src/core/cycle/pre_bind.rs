@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::Core;
 use super::binding::Stage;
 use super::failure::Failure;
+use crate::framework::ExtensionPoint;
 use crate::io::{Reply, Tick, Token};
 use crate::model::PodId;
 
@@ -17,6 +18,9 @@ impl Core {
         let Some(pod) = self.calls.remove(&token) else {
             return;
         };
+        if self.at_permit(pod) {
+            return self.permit_answered(now, pod, token, reply);
+        }
         let Some((profile_id, plugin)) = self.bindings.get(&pod).and_then(|b| match b.stage {
             Stage::PreBind { plugin, .. } => Some((b.profile, plugin)),
             _ => None,
@@ -68,7 +72,11 @@ impl Core {
             return;
         };
         let next = match waiting.settled(&placed) {
-            Ok(true) => self.pre_bind_from(now, pod, plugin + 1),
+            Ok(true) => {
+                let called = profile.at(ExtensionPoint::PreBind);
+                let next = called.iter().position(|p| *p == plugin).map_or(called.len(), |n| n + 1);
+                self.pre_bind_from(now, pod, next)
+            }
             Ok(false) if now < until => {
                 let again = now.after_secs(ASK_AGAIN_SECONDS).min(until);
                 return self.arm(pod, Some(again));

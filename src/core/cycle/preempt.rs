@@ -13,7 +13,7 @@ use super::trial::Trial;
 use super::{Core, failure::Failure, failure::Nominate};
 use crate::bugs::bug;
 use crate::cluster::{Budget, Cluster, NodeId};
-use crate::framework::{Code, PostFilterResult, Profile, Room, Status};
+use crate::framework::{Code, ExtensionPoint, PostFilterResult, Profile, Room, Status};
 use crate::hash::{IdMap, IdSet, scramble};
 use crate::io::{ExtenderCall, NodeVictims, Tick};
 use crate::model::{Pod, PodId, PodShape};
@@ -165,7 +165,7 @@ impl Core {
             ask: None,
         };
         let mut messages = Vec::new();
-        for (i, weighted) in profile.plugins().iter().enumerate() {
+        for (i, weighted) in profile.called(ExtensionPoint::PostFilter) {
             let Some(plugin) = weighted.plugin.as_post_filter() else {
                 continue;
             };

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::running;
 use crate::cluster::{Cluster, NodeSet, NodeView};
 use crate::framework::{
-    ClassKey, Code, Normalize, PreFilterResult, PreScoreResult, Profile, State, Status, Survey,
+    ClassKey, Code, ExtensionPoint, Normalize, PreFilterResult, PreScoreResult, Profile, State,
+    Status, Survey,
 };
 use crate::model::PodShape;
 
@@ -71,11 +72,12 @@ impl Prepared {
 
     fn pre_filter(&mut self, profile: &Profile, shape: &PodShape, cluster: &Cluster) {
         let mut names: Option<Vec<Box<str>>> = None;
-        for (i, weighted) in profile.plugins().iter().enumerate() {
-            let plugin = &weighted.plugin;
-            let mut state = None;
-            match plugin.as_pre_filter().map(|p| p.pre_filter(shape, cluster)) {
-                Some(PreFilterResult::Skip) => continue,
+        let mut states: Vec<State> = profile.plugins().iter().map(|_| None).collect();
+        // Bit i: the plugin at that position does not filter.
+        let mut silent: u64 = 0;
+        for (i, weighted) in profile.called(ExtensionPoint::PreFilter) {
+            match weighted.plugin.as_pre_filter().map(|p| p.pre_filter(shape, cluster)) {
+                Some(PreFilterResult::Skip) => silent |= 1 << i,
                 Some(PreFilterResult::Reject(mut status)) => {
                     let says_no = [Code::Unschedulable, Code::UnschedulableAndUnresolvable];
                     if !says_no.contains(&status.code) {
@@ -87,18 +89,20 @@ impl Prepared {
                     if stop {
                         return;
                     }
-                    continue;
+                    silent |= 1 << i;
                 }
                 Some(PreFilterResult::Go { state: own, nodes }) => {
-                    state = own;
+                    states[i] = own;
                     if nodes.is_some_and(|own| !self.narrow(profile, &mut names, i, own)) {
                         return;
                     }
                 }
                 None => {}
             }
-            if let Some(filter) = plugin.as_filter() {
-                let by_class = filter.by_class().is_some();
+        }
+        for (i, weighted) in profile.called(ExtensionPoint::Filter) {
+            if let Some(filter) = weighted.plugin.as_filter().filter(|_| silent >> i & 1 == 0) {
+                let (state, by_class) = (states[i].take(), filter.by_class().is_some());
                 self.filters.push(Active { plugin: i, state, by_class });
             }
         }
@@ -148,7 +152,7 @@ impl Prepared {
     }
 
     fn pre_score(&mut self, profile: &Profile, shape: &PodShape, cluster: &Cluster) {
-        for (i, weighted) in profile.plugins().iter().enumerate() {
+        for (i, weighted) in profile.called(ExtensionPoint::Score) {
             let Some(score) = weighted.plugin.as_score() else {
                 continue;
             };
@@ -296,7 +300,7 @@ fn worded(profile: &Profile, plugin: usize, status: Status) -> Status {
 /// What a shape depends on beyond its nodes.
 pub(crate) fn stamp(profile: &Profile, shape: &PodShape, cluster: &Cluster) -> u64 {
     let stamps = profile.plugins().iter().map(|p| p.plugin.stamp(shape, cluster));
-    stamps.fold(0, |all, one| all.rotate_left(7) ^ one)
+    stamps.fold(cluster.data().generation(), |all, one| all.rotate_left(7) ^ one)
 }
 
 /// The reason when a cluster has no nodes.

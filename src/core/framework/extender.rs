@@ -39,8 +39,6 @@ pub struct ExtenderSpec {
     pub ignorable: bool,
     /// Only pods that name one of these resources concern it; empty: all do.
     pub managed: BTreeSet<Box<str>>,
-    /// Whether NodeResourcesFit leaves some of them to it.
-    pub ignores_room: bool,
 }
 
 impl ExtenderSpec {

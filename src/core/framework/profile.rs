@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use super::MAX_SCORE;
-use super::{ExtenderSpec, Plugin, PluginArgs, Registration, Registry, RegistryError};
+use super::{
+    ExtenderSpec, ExtensionPoint, MAX_SCORE, Plugin, PluginArgs, Registration, Registry,
+    RegistryError,
+};
 use crate::plugins::names;
 use crate::queue::MAX_PLUGINS;
 
@@ -20,20 +22,46 @@ pub struct Weighted {
     pub weight: i64,
     /// What it registered for, asked once.
     pub(crate) events: Arc<[Registration]>,
+    /// Whether what it says may be kept.
+    pub(crate) cacheable: bool,
 }
 
 impl Weighted {
     fn new(plugin: Arc<dyn Plugin>, weight: i64) -> Self {
-        Self { events: plugin.events().into(), plugin, weight: weight.max(1) }
+        let (events, cacheable) = (plugin.events().into(), plugin.is_cacheable());
+        Self { plugin, weight: weight.max(1), events, cacheable }
     }
 }
 
 /// An immutable set of plugins under a scheduler name.
+///
+/// A plugin is known by its position. Positions of plugins that filter ascend in
+/// the order in which they filter; the other points have an order of their own.
 #[derive(Clone)]
 pub struct Profile {
     scheduler_name: Arc<str>,
     plugins: Vec<Weighted>,
     extenders: Arc<[ExtenderSpec]>,
+    points: Points,
+    args: Arc<PluginArgs>,
+}
+
+/// Positions of plugins, by extension point, in call order.
+type Points = [Vec<usize>; ExtensionPoint::COUNT];
+
+/// What a profile is to be made of: names, in the order of calls.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProfileSpec {
+    /// `spec.schedulerName` of its pods.
+    pub scheduler_name: String,
+    /// Every plugin once, with the weight of its score.
+    pub plugins: Vec<(String, i64)>,
+    /// Who is called at which point, in order. A plugin that is named at a point
+    /// it does not have is not called there. What Filter and Score need from
+    /// PreFilter and PreScore is prepared in any case.
+    pub points: Vec<(ExtensionPoint, Vec<String>)>,
+    /// Arguments of the plugins.
+    pub args: PluginArgs,
 }
 
 /// The default plugins in call order, with weights.
@@ -73,20 +101,56 @@ impl Profile {
             .expect("the default profile is valid")
     }
 
-    /// A profile from plugin names and weights in call order.
+    /// A profile from plugin names and weights in call order, each plugin at every
+    /// point it has.
     pub fn build<'a>(
         name: &str,
         plugins: impl IntoIterator<Item = (&'a str, i64)>,
         args: &PluginArgs,
         registry: &Registry,
     ) -> Result<Self, RegistryError> {
-        let plugins = plugins
-            .into_iter()
-            .map(|(plugin, weight)| Ok(Weighted::new(registry.make(plugin, args)?, weight)))
-            .collect::<Result<Vec<_>, _>>()?;
-        let profile = Self { scheduler_name: name.into(), plugins, extenders: Arc::default() };
+        let mut profile = Self::empty(name, args);
+        for (plugin, weight) in plugins {
+            profile = profile.with_plugin(registry.make(plugin, args)?, weight);
+        }
         profile.check()?;
         Ok(profile)
+    }
+
+    /// The profile that a configuration describes.
+    pub fn from_spec(spec: &ProfileSpec, registry: &Registry) -> Result<Self, RegistryError> {
+        let mut profile = Self::empty(&spec.scheduler_name, &spec.args);
+        for (plugin, weight) in in_filter_order(spec) {
+            profile.plugins.push(Weighted::new(registry.make(plugin, &spec.args)?, weight));
+        }
+        for (point, names) in &spec.points {
+            let has = |at: &usize| point.is_of(&*profile.plugins[*at].plugin);
+            let positions = names.iter().filter_map(|name| profile.position(name)).filter(has);
+            profile.points[*point as usize] = positions.collect();
+        }
+        profile.prepare_filters();
+        profile.check()?;
+        Ok(profile)
+    }
+
+    fn empty(name: &str, args: &PluginArgs) -> Self {
+        Self {
+            scheduler_name: name.into(),
+            plugins: Vec::new(),
+            points: Points::default(),
+            args: Arc::new(args.clone()),
+            extenders: Arc::default(),
+        }
+    }
+
+    /// A filter reads what its own PreFilter prepared: that runs in any case.
+    fn prepare_filters(&mut self) {
+        for at in self.at(ExtensionPoint::Filter).to_vec() {
+            let before = &mut self.points[ExtensionPoint::PreFilter as usize];
+            if self.plugins[at].plugin.as_pre_filter().is_some() && !before.contains(&at) {
+                before.push(at);
+            }
+        }
     }
 
     /// Limits: plugins fit a word, summed scores fit 32 bits.
@@ -94,7 +158,7 @@ impl Profile {
         if self.plugins.len() > MAX_PLUGINS {
             return Err(RegistryError::TooManyPlugins(self.plugins.len(), MAX_PLUGINS));
         }
-        let scoring = self.plugins.iter().filter(|p| p.plugin.as_score().is_some());
+        let scoring = self.called(ExtensionPoint::Score).map(|(_, p)| p);
         let total =
             scoring.map(|p| p.weight.saturating_mul(MAX_SCORE)).fold(0, i64::saturating_add);
         if total > i64::from(i32::MAX) {
@@ -103,9 +167,12 @@ impl Profile {
         Ok(())
     }
 
-    /// Adds a plugin at the end.
+    /// Adds a plugin at the end of every point it has.
     #[must_use]
     pub fn with_plugin(mut self, plugin: Arc<dyn Plugin>, weight: i64) -> Self {
+        for point in ExtensionPoint::ALL.into_iter().filter(|point| point.is_of(&*plugin)) {
+            self.points[point as usize].push(self.plugins.len());
+        }
         self.plugins.push(Weighted::new(plugin, weight));
         self
     }
@@ -132,13 +199,56 @@ impl Profile {
         &self.scheduler_name
     }
 
-    /// All plugins in call order.
+    /// All plugins, by position.
     #[must_use]
     pub fn plugins(&self) -> &[Weighted] {
         &self.plugins
     }
 
+    /// Positions of the plugins that are called at a point, in call order.
+    #[must_use]
+    pub fn at(&self, point: ExtensionPoint) -> &[usize] {
+        &self.points[point as usize]
+    }
+
+    /// The plugins that are called at a point with their positions, in call order.
+    pub(crate) fn called(
+        &self,
+        point: ExtensionPoint,
+    ) -> impl DoubleEndedIterator<Item = (usize, &Weighted)> {
+        self.at(point).iter().map(|&at| (at, &self.plugins[at]))
+    }
+
+    /// The arguments that its plugins were made with.
+    #[must_use]
+    pub fn args(&self) -> &PluginArgs {
+        &self.args
+    }
+
+    /// Whether verdicts and scores may be kept from one pod to the next.
+    pub(crate) fn is_cacheable(&self) -> bool {
+        self.plugins.iter().all(|p| p.cacheable)
+    }
+
+    /// What plugins read of a pod beside its shape.
+    pub(crate) fn facets(&self, pod: &muster_api::k8s::Pod) -> Box<[(&'static str, Box<str>)]> {
+        let plugins = self.plugins.iter().map(|p| &p.plugin);
+        plugins.filter_map(|p| Some((p.name(), p.facet(pod)?))).collect()
+    }
+
     pub(crate) fn position(&self, plugin: &str) -> Option<usize> {
         self.plugins.iter().position(|p| p.plugin.name() == plugin)
     }
+}
+
+/// The plugins of a spec such that those that filter ascend in that order; the
+/// others stay where they are.
+fn in_filter_order(spec: &ProfileSpec) -> Vec<(&str, i64)> {
+    let all = || spec.plugins.iter().map(|(name, weight)| (name.as_str(), *weight));
+    let filters = spec.points.iter().filter(|(point, _)| *point == ExtensionPoint::Filter);
+    let filters: Vec<&str> = filters.flat_map(|(_, names)| names).map(String::as_str).collect();
+    let mut next = filters.iter().filter_map(|filter| all().find(|(name, _)| name == filter));
+    all()
+        .map(|own| if filters.contains(&own.0) { next.next().unwrap_or(own) } else { own })
+        .collect()
 }

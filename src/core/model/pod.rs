@@ -63,6 +63,16 @@ pub struct PodShape {
     /// Extended resources that containers name, in whatever amount, sorted: extenders
     /// may manage them. What has a limit has a request too, the API server sees to it.
     pub named: Box<[Box<str>]>,
+    /// What plugins read of it beside the rest, by plugin.
+    pub facets: Box<[(&'static str, Box<str>)]>,
+}
+
+impl PodShape {
+    /// What a plugin said of the pod in [`Plugin::facet`](crate::framework::Plugin::facet).
+    #[must_use]
+    pub fn facet(&self, plugin: &str) -> Option<&str> {
+        self.facets.iter().find(|(name, _)| *name == plugin).map(|(_, facet)| &**facet)
+    }
 }
 
 /// Where a pod is between being seen and being gone.
@@ -124,6 +134,8 @@ pub struct Pod {
     pub condition: Option<(bool, Box<str>, Arc<str>)>,
     /// Status of the PodScheduled condition as last seen.
     pub shown: Option<bool>,
+    /// Other conditions, while it has no node.
+    pub conditions: Box<[k8s::PodCondition]>,
     /// Created.
     pub created: Tick,
     /// The relist in which it was last seen.
@@ -175,6 +187,7 @@ pub fn compile_pod(
             volumes: compile_volumes(pod),
             features: Features::default(),
             named: Box::default(),
+            facets: Box::default(),
         };
     }
     let affinity = spec.affinity.as_ref().and_then(|a| a.node_affinity.as_ref());
@@ -203,6 +216,7 @@ pub fn compile_pod(
         volumes: compile_volumes(pod),
         features: Features::required(spec),
         named: named(spec),
+        facets: Box::default(),
     }
 }
 

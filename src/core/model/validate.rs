@@ -16,7 +16,8 @@ fn name_rule() -> String {
 }
 
 /// What is wrong with a label key; empty if nothing.
-pub(crate) fn label_key_errors(key: &str) -> Vec<String> {
+#[must_use]
+pub fn label_key_errors(key: &str) -> Vec<String> {
     let mut errors = Vec::new();
     let parts: Vec<&str> = key.split('/').collect();
     let name = match parts.as_slice() {

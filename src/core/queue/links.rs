@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::hints::Strategy;
 use super::{Place, Queue, QueueCx};
 use crate::bugs::bug;
-use crate::framework::{SortKey, Status};
+use crate::framework::{ExtensionPoint, SortKey, Status};
 use crate::model::{PodId, ShapeId};
 
 impl Queue {
@@ -65,14 +65,15 @@ impl Queue {
     /// is asked first.
     fn gatekeeper(&self, cx: &QueueCx<'_>, pod: PodId) -> Option<(usize, Status)> {
         let (entry, record) = (self.entries.get(&pod)?, cx.cluster.pod(pod)?);
-        let plugins = cx.profiles.get(entry.profile)?.plugins();
+        let profile = cx.profiles.get(entry.profile)?;
         let before = match entry.place {
             Place::Gated { plugin } => Some(plugin),
             _ => None,
         };
-        let others = (0..plugins.len()).filter(|i| Some(*i) != before);
+        let gates = profile.at(ExtensionPoint::PreEnqueue).iter().copied();
+        let others = gates.filter(|i| Some(*i) != before);
         before.into_iter().chain(others).find_map(|i| {
-            let gate = plugins.get(i)?.plugin.as_pre_enqueue()?;
+            let gate = profile.plugins().get(i)?.plugin.as_pre_enqueue()?;
             Some((i, gate.pre_enqueue(record).err()?))
         })
     }
@@ -108,8 +109,8 @@ impl Queue {
 
     fn sort_key(&self, cx: &QueueCx<'_>, pod: PodId) -> Option<(SortKey, u64)> {
         let (entry, record) = (self.entries.get(&pod)?, cx.cluster.pod(pod)?);
-        let plugins = cx.profiles.get(entry.profile)?.plugins();
-        let sort = plugins.iter().find_map(|p| p.plugin.as_queue_sort());
+        let mut sorts = cx.profiles.get(entry.profile)?.called(ExtensionPoint::QueueSort);
+        let sort = sorts.find_map(|(_, p)| p.plugin.as_queue_sort());
         let mut key = sort.map_or([0; 3], |s| s.key(record, entry.since));
         if bug!(self.bugs, OrderInverted) {
             key[0] = -key[0];

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::explain::{Asked, Explanation, PreemptionView, TieSeed, VictimsView, first_of};
 use crate::cluster::{Cluster, NodeId};
 use crate::cycle::{Prepared, Trial};
-use crate::framework::{Code, Profile};
+use crate::framework::{Code, ExtensionPoint, Profile};
 use crate::model::PodShape;
 use crate::preemption::{Candidates, nothing_found, refusal};
 
@@ -19,7 +19,7 @@ pub(super) fn explain(
     prepared: &mut Prepared,
     ties: Option<TieSeed>,
 ) {
-    if !profile.plugins().iter().any(|p| p.plugin.as_post_filter().is_some()) {
+    if profile.at(ExtensionPoint::PostFilter).is_empty() {
         return;
     }
     let mut view = PreemptionView::default();

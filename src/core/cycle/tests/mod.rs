@@ -1,5 +1,7 @@
+mod approval;
 mod binding;
 mod choosy;
+mod custom;
 mod extender;
 mod extender_bind;
 mod extender_preempt;
