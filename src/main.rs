@@ -2,5 +2,5 @@
 #![forbid(unsafe_code)]
 
 fn main() -> std::process::ExitCode {
-    muster::cli::main()
+    muster::run(muster::Registry::default())
 }

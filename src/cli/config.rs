@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::config::Configuration;
+use crate::plugin::Registry;
 
 /// Arguments of `muster config`.
 #[derive(Debug, clap::Args)]
@@ -52,9 +53,9 @@ enum Output {
 /// # Errors
 ///
 /// If the file cannot be read or is refused.
-pub(super) fn run(args: &ConfigArgs) -> Result<ExitCode> {
+pub(super) fn run(args: &ConfigArgs, registry: &Registry) -> Result<ExitCode> {
     let Command::View(args) = &args.command;
-    let configuration = Configuration::load(args.config.as_deref())?;
+    let configuration = Configuration::load_with(args.config.as_deref(), registry.plugins())?;
     for warning in &configuration.warnings {
         eprintln!("muster: warning: {warning}");
     }

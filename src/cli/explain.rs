@@ -9,10 +9,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use muster_core::Profile;
-use muster_core::framework::Registry;
+use muster_core::framework::Registry as Plugins;
 
 use crate::config::Configuration;
 use crate::explain::{Session, read_documents, table};
+use crate::plugin::Registry;
 
 /// Largest file that is read.
 const MAX_BYTES: u64 = 1 << 30;
@@ -57,9 +58,12 @@ pub enum Output {
 /// # Errors
 ///
 /// If a file cannot be read, or the pod is not in it.
-pub fn run(args: &ExplainArgs) -> Result<ExitCode> {
+pub fn run(args: &ExplainArgs, registry: &Registry) -> Result<ExitCode> {
     let text = read(&args.cluster)?;
-    let profile = args.config.as_deref().map(|path| choose(path, args.profile.as_deref()));
+    let profile = args
+        .config
+        .as_deref()
+        .map(|path| choose(path, args.profile.as_deref(), registry.plugins()));
     let (answer, skipped) = answer(&text, &args.pod, profile.transpose()?, args.output)
         .with_context(|| args.cluster.display().to_string())?;
     for note in skipped {
@@ -109,9 +113,9 @@ fn read(path: &Path) -> Result<String> {
 }
 
 /// The profile of that name, or the first one.
-fn choose(path: &Path, name: Option<&str>) -> Result<Profile> {
-    let configuration = Configuration::parse(path, &read(path)?)?;
-    let mut profiles = configuration.core_profiles(&Registry::in_tree())?.into_iter();
+fn choose(path: &Path, name: Option<&str>, plugins: &Plugins) -> Result<Profile> {
+    let configuration = Configuration::parse_with(path, &read(path)?, plugins)?;
+    let mut profiles = configuration.core_profiles(plugins)?.into_iter();
     let chosen = match name {
         Some(name) => profiles.find(|profile| **profile.scheduler_name() == *name),
         None => profiles.next(),

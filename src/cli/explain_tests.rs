@@ -235,9 +235,10 @@ fn a_profile_is_chosen_by_its_name() {
                 profiles:\n- schedulerName: plain\n- schedulerName: packed\n  pluginConfig:\n  \
                 - {name: VolumeBinding, args: {bindTimeoutSeconds: 5}}\n";
     std::fs::write(&path, text).unwrap();
-    assert_eq!(&**choose(&path, None).unwrap().scheduler_name(), "plain");
-    assert_eq!(&**choose(&path, Some("packed")).unwrap().scheduler_name(), "packed");
-    let error = choose(&path, Some("other")).err().unwrap().to_string();
+    let plugins = Plugins::in_tree();
+    assert_eq!(&**choose(&path, None, &plugins).unwrap().scheduler_name(), "plain");
+    assert_eq!(&**choose(&path, Some("packed"), &plugins).unwrap().scheduler_name(), "packed");
+    let error = choose(&path, Some("other"), &plugins).err().unwrap().to_string();
     assert!(error.ends_with("config.yaml has plain, packed"), "{error}");
 }
 

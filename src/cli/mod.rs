@@ -13,6 +13,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::plugin::Registry;
+
 /// GPU- and topology-aware batch scheduler for Kubernetes.
 #[derive(Debug, Parser)]
 #[command(name = "muster", version, propagate_version = true, arg_required_else_help = true)]
@@ -33,13 +35,13 @@ enum Command {
     Simulate(simulate::SimulateArgs),
 }
 
-/// Runs what the command line asks for.
+/// Runs what the command line asks for, with these plugins.
 #[must_use]
-pub fn main() -> ExitCode {
+pub fn main(registry: &Registry) -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Run(args) => run::main(*args),
-        Command::Config(args) => config::run(&args),
-        Command::Explain(args) => explain::run(&args),
+        Command::Run(args) => run::main(*args, registry),
+        Command::Config(args) => config::run(&args, registry),
+        Command::Explain(args) => explain::run(&args, registry),
         Command::Simulate(args) => simulate::run(args),
     };
     result.unwrap_or_else(|error| {

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::{ArgAction, ValueEnum};
 
 use crate::config::{Configuration, GoDuration, LeaderElection};
+use crate::plugin::Registry;
 use crate::run::{Options, run};
 use crate::serve::ServeConfig;
 
@@ -121,23 +122,24 @@ fn duration(text: &str) -> Result<Duration, String> {
     parsed.to_std().ok_or_else(|| "must not be negative; write for example 15s".to_owned())
 }
 
-pub(super) fn main(args: Args) -> Result<ExitCode> {
+pub(super) fn main(args: Args, registry: &Registry) -> Result<ExitCode> {
     crate::logging::init(args.verbosity, args.log_format == LogFormat::Json);
-    let options = args.options()?;
+    let options = args.options(registry)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(RUNTIME_THREADS)
         .enable_all()
         .build()
         .context("start the runtime")?;
-    let code = runtime.block_on(run(options));
+    let code = runtime.block_on(run(options, registry));
     // Nothing is worth waiting for any more.
     runtime.shutdown_background();
     code
 }
 
 impl Args {
-    fn options(self) -> Result<Options> {
-        let mut configuration = Configuration::load(self.config.as_deref())?;
+    fn options(self, registry: &Registry) -> Result<Options> {
+        let mut configuration =
+            Configuration::load_with(self.config.as_deref(), registry.plugins())?;
         for warning in &configuration.warnings {
             tracing::warn!("{warning}");
         }

@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use muster_api::k8s;
+use serde_json::Value;
 
 /// A point in time: microseconds since the Unix epoch, handed in by the driver.
 ///
@@ -271,6 +272,30 @@ pub enum Input {
         /// `Ok` allows, `Err` rejects with a message.
         verdict: Result<(), Arc<str>>,
     },
+    /// Data from outside the cluster, for one plugin to read.
+    Data(Datum),
+}
+
+/// One value that the outside feeds to a plugin.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Datum {
+    /// Whose it is: no other plugin is told of it.
+    pub plugin: Arc<str>,
+    /// What it is about.
+    pub about: About,
+    /// The value; `None` takes it back.
+    pub value: Option<Arc<Value>>,
+}
+
+/// What a [`Datum`] is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum About {
+    /// A node, by name, whether it exists or not. Kept results of that node are
+    /// made anew, and of no other.
+    Node(Arc<str>),
+    /// Anything else, by a key of the plugin's own. All kept results are made
+    /// anew: for what changes rarely.
+    Key(Arc<str>),
 }
 
 /// How a write failed.
@@ -385,6 +410,9 @@ pub enum Request {
     /// Write these objects in order, up to the first error; answered by
     /// [`Reply::Written`].
     Write(Arc<[ObjectPatch]>),
+    /// Ask a server of the user's own by POST of JSON, once; answered by
+    /// [`Reply::Done`] with the body of a 200, or by [`Reply::Failed`].
+    Post(Arc<Post>),
     /// Have a pod go, its UID as precondition; answered by [`Reply::Evicted`].
     Evict {
         /// The pod to go.
@@ -392,6 +420,20 @@ pub enum Request {
         /// By what means.
         how: Removal,
     },
+}
+
+/// A question to a server of the user's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Post {
+    /// Where.
+    pub url: Arc<str>,
+    /// PEM file with the certificates of those who may vouch for the server; those
+    /// of the system without it.
+    pub ca_file: Option<Arc<str>>,
+    /// What is sent: JSON.
+    pub body: Arc<str>,
+    /// How long the answer may take.
+    pub timeout_seconds: u32,
 }
 
 /// How a pod is made to go.

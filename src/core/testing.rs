@@ -302,6 +302,7 @@ pub(crate) fn model_pod(wire: &k8s::Pod, shape: crate::model::ShapeId) -> Pod {
         gates: wire.spec.scheduling_gates.iter().map(|g| g.name.as_str().into()).collect(),
         condition: None,
         shown: None,
+        conditions: Box::default(),
         created: Tick(meta.creation_timestamp.map_or(0, |t| t.0)),
         seen: 0,
         group: crate::cluster::GroupId::default(),

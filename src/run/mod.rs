@@ -25,7 +25,6 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use muster_core::audit::{Audit, Audited};
-use muster_core::framework::Registry;
 use muster_core::{Backoff, Config, Core, Profile};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
@@ -34,9 +33,11 @@ use tracing::{error, info, warn};
 
 use self::clock::Clock;
 use self::owner::{Listed, Owner};
+use crate::ask::Asker;
 use crate::config::Configuration;
 use crate::elect::{self, ElectConfig, ElectError, Leadership};
 use crate::metrics::Metrics;
+use crate::plugin::Registry;
 use crate::serve::{self, ServeConfig};
 use crate::write::{self, Limits, Writer};
 use crate::{client, watch};
@@ -56,14 +57,16 @@ pub struct Options {
     pub max_in_unschedulable_secs: i64,
 }
 
-/// Runs the scheduler until it is told to end, and says with which code.
-pub async fn run(options: Options) -> Result<ExitCode> {
+/// Runs the scheduler with these plugins until it is told to end, and says with
+/// which code.
+pub async fn run(options: Options, registry: &Registry) -> Result<ExitCode> {
     process::log_panics();
     process::size_pool(options.configuration.parallelism);
     let kubeconfig = options.kubeconfig.as_deref();
     let config = client::load(kubeconfig).await?;
-    let profiles = options.configuration.core_profiles(&Registry::in_tree())?;
-    let mut scheduler = Scheduler::start(options, profiles, &config).await?;
+    let profiles = options.configuration.core_profiles(registry.plugins())?;
+    let mut scheduler = Scheduler::start(options, profiles.clone(), &config).await?;
+    registry.start_feeds(&profiles, &scheduler.mailbox, &scheduler.end);
     let code = scheduler.until_the_end().await?;
     Ok(code)
 }
@@ -141,6 +144,7 @@ impl Scheduler {
             core: core(core_config(&options, profiles), clock),
             inbox,
             writer: writer.clone(),
+            asker: Asker::start(mailbox.clone()),
             leadership,
             metrics: metrics.clone(),
             clock,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use muster_core::audit::Audited;
-use muster_core::io::{Input, Kind};
+use muster_core::io::{Effect, Input, Kind, Request};
 use muster_core::report::Observation;
 use muster_core::{CacheView, QueueView};
 use tokio::sync::mpsc::error::TryRecvError;
@@ -18,6 +18,7 @@ use tracing::{error, info, warn};
 
 use super::clock::Clock;
 use super::{Shutdown, decisions};
+use crate::ask::Asker;
 use crate::elect::Leadership;
 use crate::metrics::Metrics;
 use crate::watch::REQUIRED;
@@ -86,6 +87,7 @@ pub(super) struct Owner {
     pub(super) core: Audited,
     pub(super) inbox: mpsc::Receiver<Message>,
     pub(super) writer: Writer,
+    pub(super) asker: Asker,
     pub(super) leadership: Leadership,
     pub(super) metrics: Metrics,
     pub(super) clock: Clock,
@@ -249,13 +251,23 @@ impl Owner {
         true
     }
 
-    /// Gives the core's effects to the writer.
+    /// Gives the core's effects to those who carry them out.
     fn hand_over(&mut self) {
         let effects = self.core.take_effects();
         if effects.is_empty() {
             return;
         }
-        for answer in self.writer.submit(effects) {
+        let (mut rest, mut answers) = (Vec::with_capacity(effects.len()), Vec::new());
+        for effect in effects {
+            match effect {
+                Effect::Call { token, request: Request::Post(post), .. } => {
+                    answers.extend(self.asker.submit(token, post));
+                }
+                effect => rest.push(effect),
+            }
+        }
+        answers.extend(self.writer.submit(rest));
+        for answer in answers {
             self.apply(answer);
         }
     }

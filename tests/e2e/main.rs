@@ -5,7 +5,9 @@
 //! them hold the program to a time.
 #![allow(clippy::unwrap_used, reason = "a test may fail by a panic")]
 
+mod approval;
 mod budgets;
+mod custom_plugin;
 mod elect;
 mod failover;
 mod healthy;

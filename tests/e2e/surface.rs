@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::observer::Observer;
 use crate::support::{Cluster, SOON, eventually, free_port};
 
-const READER: &str = r"
+pub(crate) const READER: &str = r"
 apiVersion: v1
 kind: ServiceAccount
 metadata: {name: prometheus, namespace: default}
@@ -141,7 +141,7 @@ async fn views_tell(client: &Client) -> Result<()> {
 }
 
 /// A client of the surface, whose certificate is its own.
-fn surface(port: u16, token: Option<String>) -> Result<Client> {
+pub(crate) fn surface(port: u16, token: Option<String>) -> Result<Client> {
     let mut config = kube::Config::new(format!("https://127.0.0.1:{port}").parse()?);
     config.accept_invalid_certs = true;
     config.default_retry = false;
@@ -149,7 +149,7 @@ fn surface(port: u16, token: Option<String>) -> Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-async fn get(client: &Client, path: &str) -> kube::Result<String> {
+pub(crate) async fn get(client: &Client, path: &str) -> kube::Result<String> {
     let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
     client.request_text(request).await
 }
@@ -164,7 +164,7 @@ fn code(answer: kube::Result<String>) -> u16 {
 }
 
 /// A token of a service account, as a pod has one.
-async fn token(cluster: &Cluster, account: &str) -> Result<String> {
+pub(crate) async fn token(cluster: &Cluster, account: &str) -> Result<String> {
     let path = format!("/api/v1/namespaces/default/serviceaccounts/{account}/token");
     let body =
         json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});

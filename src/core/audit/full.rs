@@ -80,6 +80,7 @@ impl Audit {
         let (entries, in_flight, bindings, timers, calls) = core.sizes();
         let of = |stage| going.iter().filter(|g| g.stage == stage).count();
         let due = going.iter().filter(|g| g.due.is_some()).count();
+        let asks: usize = going.iter().map(|g| g.asks).sum();
         // A preemption whose victims could not be asked is taken up again by a timer.
         let again = self.plans.plans.values().filter(|plan| plan.may_wait()).count();
         let facts = [
@@ -87,7 +88,7 @@ impl Audit {
             (in_flight <= of("permit"), "pods left in flight"),
             (bindings == going.len(), "bindings of pods that are gone"),
             ((due..=due + again).contains(&timers), "timers left behind"),
-            (calls == of("prebind"), "outside calls of pods that are not parked"),
+            (calls == of("prebind") + asks, "outside calls of pods that are not parked"),
         ];
         for (_, what) in facts.iter().filter(|(fine, _)| !fine) {
             self.violation("queue", format!("there are {what}: {:?}", core.sizes()));
@@ -219,7 +220,10 @@ impl Audit {
         let name = key(binding.pod);
         let Some(pod) = self.world.pods.get(&name) else { return };
         let fits = match pod.stage() {
-            Some(Stage::Permit { .. }) => binding.stage == "permit",
+            // A server of the user's own may have been asked at either point.
+            Some(Stage::Permit { allowed }) => {
+                binding.stage == "permit" || allowed && binding.stage == "prebind"
+            }
             Some(Stage::Going) => binding.stage == "prebind",
             Some(Stage::Sent { .. }) => binding.stage == "bind",
             Some(Stage::Unknown { .. }) => binding.stage == "rebind",

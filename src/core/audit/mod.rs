@@ -162,6 +162,9 @@ pub struct Audit {
     lenient: bool,
     /// When timers last fired.
     advanced: Option<Tick>,
+    /// Questions to servers of the user's own, while Permit holds the pod that they
+    /// are about.
+    asked: std::collections::BTreeMap<crate::io::Token, String>,
     /// Pods whose condition has to be written in this step.
     owing: Vec<String>,
     last_attempt: u64,
@@ -183,6 +186,7 @@ impl Audit {
             eager: BTreeSet::new(),
             lenient: false,
             advanced: None,
+            asked: std::collections::BTreeMap::new(),
             owing: Vec::new(),
             last_attempt: 0,
             turn: 0,

@@ -26,7 +26,7 @@ pub(super) enum Place {
 /// How far a reserved pod has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Permit plugins hold it; `allowed` once one of them was told to go on.
+    /// Permit plugins hold it; `allowed` once one of them may have been told to go on.
     Permit { allowed: bool },
     /// On its way to a bind.
     Going,

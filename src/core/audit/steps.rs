@@ -30,6 +30,11 @@ impl Audit {
             Input::Pod(Change::Upsert(pod)) => {
                 let profile = self.profile(&pod.spec.scheduler_name);
                 self.world.upsert_pod(now, pod, profile);
+                // A plugin may wait for just that.
+                let mut others = pod.status.conditions.iter().filter(|c| c.kind != "PodScheduled");
+                if others.any(|c| c.status == "True") {
+                    self.may_go_on(&key_of(&pod.metadata.namespace, &pod.metadata.name));
+                }
             }
             Input::Pod(Change::Delete(key)) => self.world.delete_pod(key),
             Input::RelistStarted(kind) => self.world.relist_started(*kind),
@@ -38,15 +43,16 @@ impl Audit {
                 self.answered(now, pod, *attempt, result.as_ref().err());
             }
             Input::Permit { pod, verdict: Ok(()), .. } if self.world.find(pod).is_some() => {
-                self.world.edit(&key(pod), |p| {
-                    if let Some(Stage::Permit { .. }) = p.stage() {
-                        p.set_stage(Stage::Permit { allowed: true });
-                    }
-                });
+                self.may_go_on(&key(pod));
             }
             Input::Reply { token, reply: Reply::Evicted(eviction) } => {
                 self.plans.answer(*token, eviction);
                 self.call_answered();
+            }
+            Input::Reply { token, .. } => {
+                if let Some(pod) = self.asked.remove(token) {
+                    self.may_go_on(&pod);
+                }
             }
             Input::Object(object) => {
                 if let Object::PodDisruptionBudget(budget) = &**object {
@@ -57,11 +63,20 @@ impl Audit {
                 self.world.budgets.remove(&key_of(&key.namespace, &key.name));
             }
             // Of other kinds the checker knows nothing: it judges no plugin that reads them.
-            Input::ObjectGone(..) | Input::Permit { .. } | Input::Reply { .. } => {}
+            Input::ObjectGone(..) | Input::Permit { .. } | Input::Data(_) => {}
         }
         for preemptor in std::mem::take(&mut self.world.lost) {
             self.plans.forget(&preemptor);
         }
+    }
+
+    /// Whoever holds the pod at Permit may have heard what it waits for.
+    fn may_go_on(&mut self, pod: &str) {
+        self.world.edit(pod, |p| {
+            if let Some(Stage::Permit { .. }) = p.stage() {
+                p.set_stage(Stage::Permit { allowed: true });
+            }
+        });
     }
 
     fn answered(&mut self, now: Tick, pod: &PodRef, attempt: u64, error: Option<&WriteError>) {
@@ -137,6 +152,16 @@ impl Audit {
             Effect::Bind { node, attempt, .. } => self.bind(&name, node, *attempt),
             Effect::Call { token, pod, request: Request::Evict { victim, how }, .. } => {
                 self.evicts(*token, pod, victim, *how);
+            }
+            Effect::Call { token, request: Request::Post(_), .. } => {
+                let stage = self.world.pods.get(&name).and_then(Pod::stage);
+                match stage {
+                    Some(Stage::Permit { .. }) => drop(self.asked.insert(*token, name)),
+                    Some(Stage::Going) => {}
+                    other => {
+                        self.violation("binding", format!("{name} asks a server while {other:?}"));
+                    }
+                }
             }
             Effect::Call { .. } => {
                 let stage = self.world.pods.get(&name).and_then(Pod::stage);

@@ -6,6 +6,7 @@
 //! one change.
 
 mod chunked;
+mod data;
 mod index;
 mod journal;
 mod kin;
@@ -26,6 +27,7 @@ mod tests;
 mod txn;
 mod volumes;
 
+pub use data::{Data, MAX_DATA, MAX_DATUM};
 pub use kin::{GroupId, GroupKey};
 pub use node_set::NodeSet;
 pub use nodes::{NodeId, NodeInfo};
@@ -77,6 +79,7 @@ pub struct Cluster {
     volumes: Volumes,
     policies: Policies,
     nominations: Nominations,
+    data: Data,
     pub(crate) journal: Journal,
     pub(crate) bugs: Bugs,
     pub(crate) kin: Arc<Kin>,
@@ -133,6 +136,7 @@ impl Cluster {
             volumes: self.volumes.clone(),
             policies: self.policies.clone(),
             nominations: self.nominations.clone(),
+            data: self.data.clone(),
             journal: self.journal.fork(),
             bugs: self.bugs,
             kin: Arc::clone(&self.kin),
@@ -538,6 +542,32 @@ impl Cluster {
         &mut self.policies
     }
 
+    /// What a pod asks for of a resource, by name, in whole units (thousandths of `cpu`).
+    #[must_use]
+    pub fn request_of(&self, shape: &PodShape, resource: &str) -> i64 {
+        let id = self.resources.get(resource);
+        let charged = shape.requests.charged.iter();
+        charged.filter(|(own, _)| Some(*own) == id).map(|(_, amount)| *amount).sum()
+    }
+
+    /// What plugins were fed from outside.
+    #[must_use]
+    pub fn data(&self) -> &Data {
+        &self.data
+    }
+
+    /// Takes in a value from outside; true if it is news.
+    pub(crate) fn set_data(&mut self, datum: &crate::io::Datum) -> Result<bool, String> {
+        let exists = |name: &str| self.index.node(name).is_some();
+        let news = self.data.set(datum, exists)?;
+        if let crate::io::About::Node(name) = &datum.about
+            && let Some(node) = self.index.node(name).filter(|_| news)
+        {
+            self.journal.push(node);
+        }
+        Ok(news)
+    }
+
     /// Compiles a wire pod into a shape.
     pub(crate) fn compile(
         &mut self,
@@ -605,6 +635,26 @@ impl<'a> NodeView<'a> {
     #[must_use]
     pub fn nonzero_memory(self) -> i64 {
         *self.cluster.columns.nonzero_memory.get(self.id.index())
+    }
+
+    /// The value of a label.
+    #[must_use]
+    pub fn label(self, key: &str) -> Option<&'a str> {
+        let syms = &self.cluster.syms;
+        Some(syms.text(self.info().label(syms.get(key)?)?))
+    }
+
+    /// What pods may use of a resource, and what pods on the node asked for, by name.
+    #[must_use]
+    pub fn resource(self, name: &str) -> (i64, i64) {
+        let id = self.cluster.resources.get(name);
+        id.map_or((0, 0), |id| (self.allocatable(id), self.requested(id)))
+    }
+
+    /// What a plugin was fed about this node.
+    #[must_use]
+    pub fn data(self, plugin: &str) -> Option<&'a serde_json::Value> {
+        self.cluster.data.node(plugin, &self.info().name)
     }
 
     /// Pods on the node.

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::failure::Failure;
+use super::permit::Wait;
 use super::{Core, Decision, Outcome, plugin_name, running};
 use crate::bugs::bug;
 use crate::cluster::NodeId;
@@ -37,8 +40,8 @@ pub(super) struct Binding {
 }
 
 pub(super) enum Stage {
-    /// Waiting for plugins to allow it: position and deadline of each.
-    Permit { waiting: Vec<(usize, Tick, i64)>, since: Tick },
+    /// Waiting for plugins to allow it.
+    Permit { waiting: Vec<Wait>, since: Tick },
     /// A PreBind plugin asked the outside.
     PreBind { plugin: usize, token: Token },
     /// The outside answered; the PreBind plugin waits to see it come about.
@@ -57,6 +60,15 @@ impl Stage {
             Self::Permit { .. } => "permit",
             Self::PreBind { .. } | Self::Settling { .. } => "prebind",
             Self::Bind { .. } | Self::Rebind | Self::Settle => "binding",
+        }
+    }
+
+    /// Outside calls whose answers it waits for.
+    pub(super) fn tokens(&self) -> SmallVec<[Token; 2]> {
+        match self {
+            Self::Permit { waiting, .. } => waiting.iter().filter_map(|w| w.token).collect(),
+            Self::PreBind { token, .. } => [*token].into_iter().collect(),
+            _ => SmallVec::new(),
         }
     }
 }
@@ -99,7 +111,7 @@ impl Core {
                 self.fail_attempt(now, pod, profile_id, failure, decision);
             }
             Ok(true) => {
-                self.announce(pod, node);
+                self.announce_wait(now, pod, node);
                 decision.outcome = Outcome::WaitingOnPermit { node: name };
             }
             Ok(false) => {
@@ -154,12 +166,11 @@ impl Core {
         let Some(binding) = self.bindings.get_mut(&pod) else {
             return;
         };
-        if let Stage::PreBind { token, .. } = stage {
-            self.calls.insert(token, pod);
-        }
-        if let Stage::PreBind { token, .. } = std::mem::replace(&mut binding.stage, stage) {
+        let (new, old) = (stage.tokens(), std::mem::replace(&mut binding.stage, stage));
+        for token in old.tokens() {
             self.calls.remove(&token);
         }
+        self.calls.extend(new.into_iter().map(|token| (token, pod)));
         self.arm(pod, timer);
     }
 
@@ -328,7 +339,7 @@ impl Core {
         if let Some(due) = binding.timer {
             self.timers.remove(&(due, pod));
         }
-        if let Stage::PreBind { token, .. } = binding.stage {
+        for token in binding.stage.tokens() {
             self.calls.remove(&token);
         }
         Some(binding)
@@ -428,7 +439,7 @@ impl Core {
             return;
         };
         match &binding.stage {
-            Stage::Permit { .. } => self.permit_timeout(now, pod),
+            Stage::Permit { .. } => self.permit_timer(now, pod),
             Stage::Rebind => self.issue_bind(now, pod),
             // The watch is late: the pod may be where we wanted it, and then its room
             // is taken. Asking again tells, or binds it.
@@ -458,7 +469,7 @@ impl Core {
                     attempts: entry.map_or(0, |e| e.attempts),
                     first_queued_micros: entry.map_or(0, |e| e.first.0),
                     node: self.cluster.node(binding.node).name.to_string(),
-                    message: String::new(),
+                    message: self.permit_message(binding),
                 })
             })
             .collect();

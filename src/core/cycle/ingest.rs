@@ -40,6 +40,7 @@ impl Core {
             Input::Permit { pod, plugin, verdict } => {
                 self.permit_verdict(now, &pod, &plugin, verdict);
             }
+            Input::Data(datum) => self.take_data(now, &datum),
         }
     }
 
@@ -49,12 +50,12 @@ impl Core {
         (self.cluster.pod(pod)?.key.uid == key.uid).then_some(pod)
     }
 
-    fn queue_event(&mut self, now: Tick, event: &ClusterEvent) {
+    pub(super) fn queue_event(&mut self, now: Tick, event: &ClusterEvent) {
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         self.queue.on_event(&cx, event, Reach::default());
     }
 
-    fn malformed(&mut self, kind: &'static str, error: String) {
+    pub(super) fn malformed(&mut self, kind: &'static str, error: String) {
         self.observations.push(Observation::Malformed { kind, error });
     }
 
@@ -232,7 +233,7 @@ impl Core {
             }
             return;
         };
-        let shape = self.cluster.compile(wire, Some(ProfileId(profile as u16)));
+        let shape = self.compile(wire, Some(ProfileId(profile as u16)));
         let pod = self.insert_pod(key, wire, shape);
         self.nomination_shown(now, pod, &wire.status.nominated_node_name);
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
@@ -264,6 +265,7 @@ impl Core {
             gates: Box::default(),
             condition: None,
             shown: None,
+            conditions: Box::default(),
             created: Tick(meta.creation_timestamp.unwrap_or_default().0),
             seen: 0,
             group: self.cluster.join_group(wire),
@@ -295,7 +297,9 @@ impl Core {
         }
         let (stage, gated_before) = (pod.stage, !pod.gates.is_empty());
         let started = pod.started;
+        let conditions = std::mem::take(&mut pod.conditions);
         read(pod, wire, seen);
+        let reconditioned = pod.conditions != conditions;
         let rank = self.rank_of(wire);
         let Some(pod) = self.cluster.pod_mut(id) else {
             return;
@@ -313,14 +317,17 @@ impl Core {
         let relabeled = relabeled.filter(|was| was.labels != LabelSet::of(&wire.metadata.labels));
         match stage {
             PodStage::Pending if !assigned => {
-                self.update_pending(now, id, wire, gated_before, relabeled.is_some());
+                let changed = (relabeled.is_some(), reconditioned);
+                self.update_pending(now, id, wire, gated_before, changed);
             }
             PodStage::Pending => {
                 self.queue.remove(id);
                 self.drop_plan(id);
                 self.set_bound(now, id, wire);
             }
-            PodStage::Assumed(_) if !assigned => self.update_assumed(now, id, wire),
+            PodStage::Assumed(_) if !assigned => {
+                self.update_assumed(now, id, wire, reconditioned);
+            }
             PodStage::Assumed(node) => {
                 let here = *self.cluster.node(node).name == *wire.spec.node_name;
                 if here && !self.unsent(id) {
@@ -356,15 +363,15 @@ impl Core {
         id: PodId,
         wire: &k8s::Pod,
         gated_before: bool,
-        relabeled: bool,
+        changed: (bool, bool),
     ) {
         let Some(pod) = self.cluster.pod(id) else {
             return;
         };
         let before = Arc::clone(self.cluster.shape(pod.shape));
-        let compiled = self.cluster.compile(wire, before.profile);
+        let compiled = self.compile(wire, before.profile);
         let ungated = gated_before && wire.spec.scheduling_gates.is_empty();
-        let event = own_event(&before, &compiled, ungated, relabeled);
+        let event = own_event(&before, &compiled, ungated, changed);
         if compiled != *before {
             self.swap_shape(id, compiled);
         }
@@ -380,7 +387,7 @@ impl Core {
 
     /// A pod on its way to a node changed. It keeps the room it has; what it has
     /// become counts if it is tried again.
-    fn update_assumed(&mut self, now: Tick, id: PodId, wire: &k8s::Pod) {
+    fn update_assumed(&mut self, now: Tick, id: PodId, wire: &k8s::Pod, reconditioned: bool) {
         let Some(pod) = self.cluster.pod(id) else {
             return;
         };
@@ -388,14 +395,19 @@ impl Core {
             self.queue.remove(id);
             return self.release(now, id);
         }
+        let before = Arc::clone(self.cluster.shape(pod.shape));
+        let compiled = self.compile(wire, before.profile);
         let Some(binding) = self.bindings.get_mut(&id) else {
             return;
         };
-        let before = Arc::clone(self.cluster.shape(pod.shape));
-        let compiled = self.cluster.compile(wire, before.profile);
+        let changed = (false, reconditioned);
         let event =
-            own_event(binding.updated.as_deref().unwrap_or(&before), &compiled, false, false);
+            own_event(binding.updated.as_deref().unwrap_or(&before), &compiled, false, changed);
         binding.updated = (compiled != *before).then(|| Box::new(compiled));
+        // What ended its wait is no news to it.
+        if self.permit_changed(now, id) {
+            return;
+        }
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         self.queue.updated(&cx, id, &event);
     }
@@ -530,6 +542,9 @@ fn read(pod: &mut Pod, wire: &k8s::Pod, seen: u64) {
     pod.condition = condition
         .map(|c| (c.status == "True", c.reason.as_str().into(), c.message.as_str().into()));
     pod.shown = pod.condition.as_ref().map(|(status, ..)| *status);
+    let others = wire.status.conditions.iter().filter(|c| c.kind != "PodScheduled");
+    let others = others.filter(|_| wire.spec.node_name.is_empty());
+    pod.conditions = others.cloned().collect();
     pod.started = wire.status.start_time.map(|t| Tick(t.0));
     let target = wire.status.conditions.iter().find(|c| c.kind == "DisruptionTarget");
     pod.disrupted = target.is_some_and(|c| {
@@ -540,7 +555,13 @@ fn read(pod: &mut Pod, wire: &k8s::Pod, seen: u64) {
 }
 
 /// The event that a pod's own change is to itself.
-fn own_event(before: &PodShape, after: &PodShape, ungated: bool, relabeled: bool) -> ClusterEvent {
+/// `changed`: its labels, its conditions.
+fn own_event(
+    before: &PodShape,
+    after: &PodShape,
+    ungated: bool,
+    (relabeled, reconditioned): (bool, bool),
+) -> ClusterEvent {
     let mut actions = if relabeled { Actions::UPDATE_POD_LABEL } else { Actions::NONE };
     if ungated {
         actions = actions | Actions::UPDATE_POD_GATES_ELIMINATED;
@@ -555,12 +576,11 @@ fn own_event(before: &PodShape, after: &PodShape, ungated: bool, relabeled: bool
     if actions == Actions::NONE {
         actions = Actions::UPDATE;
     }
-    ClusterEvent {
-        resource: Resource::TargetPod,
-        actions,
-        label: actions.of_target(),
-        subject: Subject::Target,
+    let label = actions.of_target();
+    if reconditioned {
+        actions = actions | Actions::UPDATE_POD_CONDITION;
     }
+    ClusterEvent { resource: Resource::TargetPod, actions, label, subject: Subject::Target }
 }
 
 /// Whether any request got smaller.

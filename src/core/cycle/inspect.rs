@@ -24,6 +24,8 @@ pub(crate) struct Going<'a> {
     pub(crate) stage: &'static str,
     /// When its timer fires.
     pub(crate) due: Option<Tick>,
+    /// Outside calls whose answers it waits for at Permit.
+    pub(crate) asks: usize,
 }
 
 impl Core {
@@ -59,6 +61,10 @@ impl Core {
                     Stage::Settle => "settle",
                 },
                 due: binding.timer,
+                asks: match &binding.stage {
+                    Stage::Permit { .. } => binding.stage.tokens().len(),
+                    _ => 0,
+                },
             })
         })
     }

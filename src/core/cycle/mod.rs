@@ -7,6 +7,7 @@
 mod binding;
 mod evict;
 mod failure;
+mod feed;
 mod ingest;
 mod inspect;
 mod ledger;
@@ -394,7 +395,7 @@ impl Core {
         }
         let profile = &self.profiles[profile_id];
         let shape = self.cluster.shape(shape_id);
-        let known = self.ledgers.get_mut(&shape_id);
+        let known = self.ledgers.get_mut(&shape_id).filter(|_| profile.is_cacheable());
         let current = known.is_some_and(|ledger| ledger.sync(profile, shape, &self.cluster));
         if !current {
             let ledger = Ledger::build(profile, shape, &self.cluster, self.tie_seed(shape_id).0);
@@ -447,7 +448,7 @@ impl Core {
         profile: u16,
     ) -> Explanation {
         self.delete_pod(now, &wire.metadata.namespace, &wire.metadata.name);
-        let shape = self.cluster.compile(wire, Some(crate::framework::ProfileId(profile)));
+        let shape = self.compile(wire, Some(crate::framework::ProfileId(profile)));
         let pod = format!("{}/{}", wire.metadata.namespace, wire.metadata.name);
         let policies = self.cluster.policies();
         let nominated = wire.status.nominated_node_name.as_str();
@@ -478,7 +479,7 @@ impl Core {
         self.delete_pod(now, &meta.namespace, &meta.name);
         let found = self.cluster.node_by_name(node);
         let node = found.ok_or_else(|| format!("node {node:?} does not exist"))?;
-        let shape = self.cluster.compile(wire, Some(crate::framework::ProfileId(profile)));
+        let shape = self.compile(wire, Some(crate::framework::ProfileId(profile)));
         let key = ingest::key_text(&meta.namespace, &meta.name).into();
         let pod = self.insert_pod(key, wire, shape);
         self.cluster.place(pod, node, true);

@@ -18,6 +18,9 @@ impl Core {
         let Some(pod) = self.calls.remove(&token) else {
             return;
         };
+        if self.at_permit(pod) {
+            return self.permit_answered(now, pod, token, reply);
+        }
         let Some((profile_id, plugin)) = self.bindings.get(&pod).and_then(|b| match b.stage {
             Stage::PreBind { plugin, .. } => Some((b.profile, plugin)),
             _ => None,

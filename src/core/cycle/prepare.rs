@@ -300,7 +300,7 @@ fn worded(profile: &Profile, plugin: usize, status: Status) -> Status {
 /// What a shape depends on beyond its nodes.
 pub(crate) fn stamp(profile: &Profile, shape: &PodShape, cluster: &Cluster) -> u64 {
     let stamps = profile.plugins().iter().map(|p| p.plugin.stamp(shape, cluster));
-    stamps.fold(0, |all, one| all.rotate_left(7) ^ one)
+    stamps.fold(cluster.data().generation(), |all, one| all.rotate_left(7) ^ one)
 }
 
 /// The reason when a cluster has no nodes.

@@ -30,6 +30,8 @@ pub enum Resource {
     VolumeAttachment,
     /// Disruption budgets.
     PodDisruptionBudget,
+    /// Data that a plugin is fed from outside: the plugin's own only.
+    Data,
     /// Anything: the leftover flush.
     Any,
 }
@@ -65,6 +67,8 @@ impl Actions {
     pub const UPDATE: Self = Self(1 << 10);
     /// Features that the kubelet declares changed.
     pub const UPDATE_NODE_DECLARED_FEATURE: Self = Self(1 << 11);
+    /// A condition of the waiting pod changed that is not PodScheduled.
+    pub const UPDATE_POD_CONDITION: Self = Self(1 << 12);
     /// Any change: what a plugin registers that upstream would let register `Update`.
     pub const ANY_UPDATE: Self = Self(u16::MAX).without(Self::ADD).without(Self::DELETE);
     /// Everything.
@@ -176,6 +180,13 @@ pub enum Subject {
         before: Option<Kept>,
         /// After.
         after: Option<Kept>,
+    },
+    /// Data that a plugin was fed.
+    Data {
+        /// The plugin.
+        plugin: std::sync::Arc<str>,
+        /// What it is about.
+        about: crate::io::About,
     },
     /// The waiting pod itself.
     Target,

@@ -5,6 +5,7 @@
 //! [`Step::Park`] here, answered by an input. Must never hold per-pod state
 //! beyond what a plugin returns from `pre_filter` and `pre_score`.
 
+mod args;
 mod classes;
 mod events;
 mod point;
@@ -12,6 +13,7 @@ mod profile;
 mod registry;
 mod status;
 
+pub use args::Args;
 pub use classes::{ClassFilter, ClassKey, ClassScore, Survey, UNRANKED};
 pub use events::{Actions, ClusterEvent, Hint, HintCx, Registration, Resource, Subject};
 pub use point::ExtensionPoint;
@@ -21,6 +23,8 @@ pub use status::{Code, Status};
 
 use std::any::Any;
 use std::sync::Arc;
+
+use muster_api::k8s;
 
 use crate::cluster::{Cluster, NodeId, NodeSet, NodeView, VolumePlan};
 use crate::io::{PodRef, Request};
@@ -51,6 +55,21 @@ pub trait Plugin: Send + Sync {
     /// this shape depend on. When it changes, cached results are dropped.
     fn stamp(&self, _shape: &PodShape, _cluster: &Cluster) -> u64 {
         0
+    }
+
+    /// What this plugin reads of a pod beside its shape: a team's label, the
+    /// namespace. It becomes part of the shape ([`PodShape::facet`]), so that pods
+    /// that differ in it share no kept result. Few distinct texts are cheap; one
+    /// per pod makes every pod a shape of its own.
+    fn facet(&self, _pod: &k8s::Pod) -> Option<Box<str>> {
+        None
+    }
+
+    /// Whether verdicts and scores may be kept until shape, node, `stamp` or the
+    /// data fed to this plugin change. If not, the profile's plugins judge every
+    /// node anew for every pod.
+    fn is_cacheable(&self) -> bool {
+        true
     }
 
     /// PreEnqueue, if it has it.
@@ -307,6 +326,32 @@ pub enum PermitResult {
         /// Deadline.
         seconds: i64,
     },
+    /// Wait as above, and ask the outside.
+    Ask {
+        /// Deadline.
+        seconds: i64,
+        /// The request.
+        request: Request,
+    },
+    /// Do not bind.
+    Reject(Status),
+}
+
+/// What a plugin makes of news about a pod that it holds at Permit.
+pub enum Held {
+    /// Go on.
+    Allow,
+    /// Wait on; the deadline stays.
+    Wait,
+    /// Wait on, and ask the outside after so many seconds.
+    Ask {
+        /// From now.
+        after_seconds: i64,
+        /// The request.
+        request: Request,
+        /// Why it is not decided yet, for people.
+        why: Arc<str>,
+    },
     /// Do not bind.
     Reject(Status),
 }
@@ -315,6 +360,18 @@ pub enum PermitResult {
 pub trait Permit {
     /// Decides.
     fn permit(&self, placed: &Placed<'_>) -> PermitResult;
+    /// The pod changed while this plugin holds it.
+    fn changed(&self, _placed: &Placed<'_>) -> Held {
+        Held::Wait
+    }
+    /// The outside answered the request of this plugin.
+    fn answered(&self, _placed: &Placed<'_>, _answer: Result<&str, &str>) -> Held {
+        Held::Wait
+    }
+    /// What it waits for, for people: the pod's condition and an event say so.
+    fn waits_for(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Outcome of a point that may need the outside.

@@ -19,11 +19,14 @@ pub struct Weighted {
     pub weight: i64,
     /// What it registered for, asked once.
     pub(crate) events: Arc<[Registration]>,
+    /// Whether what it says may be kept.
+    pub(crate) cacheable: bool,
 }
 
 impl Weighted {
     fn new(plugin: Arc<dyn Plugin>, weight: i64) -> Self {
-        Self { events: plugin.events().into(), plugin, weight: weight.max(1) }
+        let (events, cacheable) = (plugin.events().into(), plugin.is_cacheable());
+        Self { plugin, weight: weight.max(1), events, cacheable }
     }
 }
 
@@ -199,6 +202,17 @@ impl Profile {
     #[must_use]
     pub fn args(&self) -> &PluginArgs {
         &self.args
+    }
+
+    /// Whether verdicts and scores may be kept from one pod to the next.
+    pub(crate) fn is_cacheable(&self) -> bool {
+        self.plugins.iter().all(|p| p.cacheable)
+    }
+
+    /// What plugins read of a pod beside its shape.
+    pub(crate) fn facets(&self, pod: &muster_api::k8s::Pod) -> Box<[(&'static str, Box<str>)]> {
+        let plugins = self.plugins.iter().map(|p| &p.plugin);
+        plugins.filter_map(|p| Some((p.name(), p.facet(pod)?))).collect()
     }
 
     pub(crate) fn position(&self, plugin: &str) -> Option<usize> {

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Plugin;
+use serde_json::Value;
+
+use super::{Args, Plugin};
 use crate::plugins::{self, names};
 
 /// Typed arguments of the plugins that take some.
@@ -24,7 +26,15 @@ pub struct PluginArgs {
     /// VolumeBinding.
     pub volume_binding: plugins::VolumeBindingArgs,
     /// Every other plugin, by name: as written.
-    pub custom: BTreeMap<String, serde_json::Value>,
+    pub custom: BTreeMap<String, Value>,
+}
+
+impl PluginArgs {
+    /// The arguments of a plugin that reads them itself.
+    #[must_use]
+    pub fn of(&self, plugin: &'static str) -> Args<'_> {
+        Args::new(plugin, self.custom.get(plugin))
+    }
 }
 
 /// Makes a plugin.
@@ -45,6 +55,9 @@ pub enum RegistryError {
          lower the weights to stay below 2147483647"
     )]
     Overflow(i64),
+    /// It has another name than the one it is registered under.
+    #[error("plugin {1:?} is registered as {0:?}: register it under its own name")]
+    Misnamed(String, &'static str),
     /// Its arguments are wrong.
     #[error("{plugin}: {field}: {problem}")]
     Args {
@@ -82,6 +95,7 @@ impl Registry {
         registry
             .add_simple(names::NODE_DECLARED_FEATURES, || Arc::new(plugins::NodeDeclaredFeatures));
         registry
+            .plugin(names::EXTERNAL_APPROVAL, plugins::ExternalApproval::new)
             .with(
                 names::DEFAULT_PREEMPTION,
                 Arc::new(|a| Ok(Arc::new(plugins::DefaultPreemption::new(&a.default_preemption)?))),
@@ -114,6 +128,17 @@ impl Registry {
             )
     }
 
+    /// Adds a plugin that is made from its arguments as written. A plugin of that
+    /// name that is there already is replaced.
+    #[must_use]
+    pub fn plugin<P: Plugin + 'static>(
+        self,
+        name: &'static str,
+        make: impl Fn(&Args<'_>) -> Result<P, RegistryError> + Send + Sync + 'static,
+    ) -> Self {
+        self.with(name, Arc::new(move |args| Ok(Arc::new(make(&args.of(name))?))))
+    }
+
     /// Adds a plugin.
     #[must_use]
     pub fn with(mut self, name: &str, factory: Factory) -> Self {
@@ -138,12 +163,14 @@ impl Registry {
 
     /// Makes the plugin of that name.
     pub fn make(&self, name: &str, args: &PluginArgs) -> Result<Arc<dyn Plugin>, RegistryError> {
-        match self.factories.get(name) {
-            Some(factory) => factory(args),
-            None => Err(RegistryError::Unknown(
-                name.to_owned(),
-                self.factories.keys().cloned().collect::<Vec<_>>().join(", "),
-            )),
+        let Some(factory) = self.factories.get(name) else {
+            let known = self.factories.keys().cloned().collect::<Vec<_>>().join(", ");
+            return Err(RegistryError::Unknown(name.to_owned(), known));
+        };
+        let plugin = factory(args)?;
+        if plugin.name() != name {
+            return Err(RegistryError::Misnamed(name.to_owned(), plugin.name()));
         }
+        Ok(plugin)
     }
 }

@@ -59,6 +59,16 @@ pub struct PodShape {
     pub volumes: Option<Box<PodVolumes>>,
     /// Features of the kubelet it cannot do without.
     pub features: Features,
+    /// What plugins read of it beside the rest, by plugin.
+    pub facets: Box<[(&'static str, Box<str>)]>,
+}
+
+impl PodShape {
+    /// What a plugin said of the pod in [`Plugin::facet`](crate::framework::Plugin::facet).
+    #[must_use]
+    pub fn facet(&self, plugin: &str) -> Option<&str> {
+        self.facets.iter().find(|(name, _)| *name == plugin).map(|(_, facet)| &**facet)
+    }
 }
 
 /// Where a pod is between being seen and being gone.
@@ -120,6 +130,8 @@ pub struct Pod {
     pub condition: Option<(bool, Box<str>, Arc<str>)>,
     /// Status of the PodScheduled condition as last seen.
     pub shown: Option<bool>,
+    /// Other conditions, while it has no node.
+    pub conditions: Box<[k8s::PodCondition]>,
     /// Created.
     pub created: Tick,
     /// The relist in which it was last seen.
@@ -170,6 +182,7 @@ pub fn compile_pod(
             related,
             volumes: compile_volumes(pod),
             features: Features::default(),
+            facets: Box::default(),
         };
     }
     let affinity = spec.affinity.as_ref().and_then(|a| a.node_affinity.as_ref());
@@ -197,6 +210,7 @@ pub fn compile_pod(
         related,
         volumes: compile_volumes(pod),
         features: Features::required(spec),
+        facets: Box::default(),
     }
 }
 

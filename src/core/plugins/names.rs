@@ -38,3 +38,5 @@ pub const NODE_RESOURCES_BALANCED_ALLOCATION: &str = "NodeResourcesBalancedAlloc
 pub const IMAGE_LOCALITY: &str = "ImageLocality";
 /// Binding.
 pub const DEFAULT_BINDER: &str = "DefaultBinder";
+/// Approval at Permit; Muster's own, off by default.
+pub const EXTERNAL_APPROVAL: &str = "ExternalApproval";

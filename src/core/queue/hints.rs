@@ -56,6 +56,11 @@ pub(super) fn decide(cx: &QueueCx<'_>, entry: &Entry, event: &ClusterEvent) -> S
 /// a registration for particular ones. Here a general update is an action of its
 /// own ([`Actions::UPDATE`]), which only general registrations contain.
 pub(super) fn registered(plugin: &Weighted, event: &ClusterEvent) -> bool {
+    if let Subject::Data { plugin: owner, .. } = &event.subject
+        && plugin.plugin.name() != &**owner
+    {
+        return false;
+    }
     event.resource == Resource::Any
         || plugin.events.iter().any(|r| {
             (r.resource == event.resource || r.resource == Resource::Any)

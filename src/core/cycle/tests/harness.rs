@@ -178,6 +178,7 @@ impl Harness {
             Effect::Call { token, pod, plugin, request } => {
                 self.calls.insert(pod.name.to_string(), *token);
                 match request {
+                    Request::Post(post) => format!("post {pod} to {}: {}", post.url, post.body),
                     Request::Text(request) => format!("call {pod} {plugin}: {request}"),
                     request => format!("call {pod} {plugin}: {request:?}"),
                 }

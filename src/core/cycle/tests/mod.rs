@@ -1,5 +1,7 @@
+mod approval;
 mod binding;
 mod choosy;
+mod custom;
 mod harness;
 mod holds;
 mod ledger;

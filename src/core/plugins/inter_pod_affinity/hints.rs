@@ -39,9 +39,11 @@ pub(super) fn hint(cx: &HintCx<'_>) -> Hint {
             };
             queue_if(repelled(group) || shape.related.terms.repels().any(matched))
         }
-        Subject::Resized { .. } | Subject::Target | Subject::Object { .. } | Subject::None => {
-            Hint::Queue
-        }
+        Subject::Resized { .. }
+        | Subject::Target
+        | Subject::Object { .. }
+        | Subject::Data { .. }
+        | Subject::None => Hint::Queue,
     }
 }
 

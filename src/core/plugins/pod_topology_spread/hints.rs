@@ -35,9 +35,11 @@ pub(super) fn hint(constraints: &[SpreadConstraint], cx: &HintCx<'_>) -> Hint {
             cx.event.actions.intersects(Actions::UPDATE_POD_LABEL)
                 || constraints.iter().any(|c| c.honor_taints),
         ),
-        Subject::Resized { .. } | Subject::Target | Subject::Object { .. } | Subject::None => {
-            Hint::Queue
-        }
+        Subject::Resized { .. }
+        | Subject::Target
+        | Subject::Object { .. }
+        | Subject::Data { .. }
+        | Subject::None => Hint::Queue,
     }
 }
 
