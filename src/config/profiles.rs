@@ -166,6 +166,7 @@ impl Configuration {
         let (catalog, mut errors) = (Catalog::new(registry), self.ignore_managed());
         for (i, profile) in self.profiles.iter_mut().enumerate() {
             let path = format!("profiles[{i}]");
+            errors.extend(unargued(&path, profile));
             match plugins::resolve(&path, profile, &profile.args(), catalog) {
                 Ok(called) => profile.finish(called),
                 Err(more) => {
@@ -184,6 +185,21 @@ impl Configuration {
         }
         errors
     }
+}
+
+/// Upstream gives no default arguments to a plugin that is enabled only for groups
+/// of pods, and then refuses it for having none.
+fn unargued(path: &str, profile: &ProfileConfig) -> Vec<FieldError> {
+    let given = |name: &str| profile.plugin_config.iter().any(|config| config.name == name);
+    let needed = plugins::needed(&profile.plugins, false).into_iter();
+    let missing = needed.filter(|name| args::has_form(name) && !given(name));
+    let error = |name: &str| {
+        let words =
+            format!("initializing plugin {name:?}: got args of type <nil>, want *{name}Args");
+        let error = FieldError::said(format!("{path}.pluginConfig"), words);
+        error.remedy("enable it at another point too, or give it arguments")
+    };
+    missing.map(error).collect()
 }
 
 /// There is one queue: all profiles sort it alike, however they say so.

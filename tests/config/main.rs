@@ -8,6 +8,8 @@
 //! kube-scheduler.
 #![allow(clippy::unwrap_used, reason = "a test may fail by a panic")]
 
+mod random;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -9,8 +9,13 @@ use super::{put, put_list};
 pub(super) fn node_affinity(mut file: Object<'_>) -> Value {
     let mut fields = Map::new();
     if let Some(mut required) = file.object("requiredDuringSchedulingIgnoredDuringExecution") {
-        let terms = required.objects("nodeSelectorTerms").into_iter().map(selector_term);
-        let required = json!({"nodeSelectorTerms": terms.collect::<Value>()});
+        // No list is null, an empty one is empty: as Go writes them.
+        let terms = required.has("nodeSelectorTerms").then(|| {
+            let terms = required.objects("nodeSelectorTerms").into_iter().map(selector_term);
+            terms.collect::<Value>()
+        });
+        let _ = required.any("nodeSelectorTerms");
+        let required = json!({"nodeSelectorTerms": terms});
         put(&mut fields, "requiredDuringSchedulingIgnoredDuringExecution", required);
     }
     let preferred = |mut file: Object<'_>| {

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use muster_core::Profile;
 use muster_core::framework::{ExtensionPoint, Filter, Plugin, State, Status};
 
 use super::*;
@@ -69,4 +70,21 @@ fn a_registered_plugin_is_known_by_its_name() {
         unknown,
         "config.yaml: profiles[0].plugins.multiPoint: PreFilterPlugin \"Own\" does not exist (remove it, or run a program that registers it)"
     );
+}
+
+/// The default profile of the configuration is the core's own.
+#[test]
+fn the_default_profile_is_the_cores() {
+    let named = |profile: &Profile| -> Vec<(&'static str, i64)> {
+        profile.plugins().iter().map(|p| (p.plugin.name(), p.weight)).collect()
+    };
+    let config = Configuration::default();
+    let (own, core) =
+        (&config.core_profiles(&Registry::in_tree()).unwrap()[0], Profile::default_named("muster"));
+    assert_eq!(own.scheduler_name(), core.scheduler_name());
+    assert_eq!(named(own), named(&core));
+    // PreScore is part of Score in the core: nobody is called there alone.
+    for point in ExtensionPoint::ALL.into_iter().filter(|p| *p != ExtensionPoint::PreScore) {
+        assert_eq!(own.at(point), core.at(point), "{point:?}");
+    }
 }

@@ -252,3 +252,7 @@ fn in_filter_order(spec: &ProfileSpec) -> Vec<(&str, i64)> {
         .map(|own| if filters.contains(&own.0) { next.next().unwrap_or(own) } else { own })
         .collect()
 }
+
+#[cfg(test)]
+#[path = "profile_tests.rs"]
+mod tests;
