@@ -11,6 +11,7 @@ mod custom_plugin;
 mod elect;
 mod extender;
 mod failover;
+mod force;
 mod healthy;
 mod model;
 mod observer;
