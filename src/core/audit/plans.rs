@@ -75,7 +75,8 @@ impl Plan {
         let first = |v: &Victim| if forced { v.real } else { v.dry };
         let same = self.victims.iter().find(|v| v.uid == victim);
         let open = same.is_some_and(|v| matches!(first(v), Ask::Open | Ask::Unknown));
-        !self.fresh && (forced != self.forced || !open)
+        let refused = self.victims.iter().any(|v| v.dry == Ask::No || v.real == Ask::No);
+        !self.fresh && (forced != self.forced || refused || !open)
     }
 
     /// Begins anew, with those that were asked about in this step.
