@@ -99,8 +99,8 @@ impl Bar {
         let _ = io::stderr().write_all(drawn.as_bytes()); // a bar nobody can see is no error
     }
 
-    fn finish(&self) {
-        if self.terminal && self.last.is_some() {
+    fn clear(&mut self) {
+        if self.terminal && self.last.take().is_some() {
             let _ = io::stderr().write_all(b"\r\x1b[K");
         }
     }
@@ -130,24 +130,30 @@ pub(super) fn run(fuzz: Fuzz) -> anyhow::Result<ExitCode> {
         next = batch.end;
         let reports: Vec<SeedReport> =
             pool.install(|| batch.into_par_iter().map(|seed| run_seed(seed, &tweak)).collect());
+        let known = totals.failures.len();
         reports.into_iter().for_each(|report| totals.add(report));
+        // At once: whoever watches a long run need not wait for its end.
+        for (index, report) in totals.failures.iter().enumerate().skip(known) {
+            bar.clear();
+            say(&describe(report, index < SHOWN, &tweak))?;
+        }
         bar.update(next - fuzz.from, fuzz.seeds, totals.failures.len());
     }
-    bar.finish();
-    let mut text = String::new();
-    for (index, report) in totals.failures.iter().enumerate() {
-        describe(report, index < SHOWN, &tweak, &mut text);
-    }
-    text += &totals.summary();
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {}
-        result => result.context("cannot write the report")?,
-    }
+    bar.clear();
+    say(&totals.summary())?;
     Ok(if totals.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+fn say(text: &str) -> anyhow::Result<()> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result.context("cannot write the report"),
+    }
+}
+
 /// How to see it again, what was wrong, and the smallest such world.
-fn describe(report: &SeedReport, in_full: bool, tweak: &Tweak, text: &mut String) {
+fn describe(report: &SeedReport, in_full: bool, tweak: &Tweak) -> String {
+    let mut text = String::new();
     let _ = writeln!(text, "{}", replay_line(report.seed));
     for violation in report.violations.iter().take(if in_full { 10 } else { 1 }) {
         let _ = writeln!(text, "  {violation}");
@@ -157,4 +163,5 @@ fn describe(report: &SeedReport, in_full: bool, tweak: &Tweak, text: &mut String
         let _ = writeln!(text, "# {invariant}, made small in {runs} runs; save it and run");
         let _ = writeln!(text, "# muster simulate FILE\n{}", small.to_yaml());
     }
+    text
 }

@@ -35,6 +35,8 @@ pub(super) type BudgetName = (Box<str>, Box<str>);
 
 /// A preemption under way.
 pub(super) struct Plan {
+    /// The preemptor's UID.
+    preemptor: Arc<str>,
     node: Arc<str>,
     profile: usize,
     victims: Vec<Victim>,
@@ -133,10 +135,14 @@ impl Core {
         let skipped = by_force || bug!(self.bugs, DryRunSkipped);
         let stage = if skipped { Step::Evict } else { Step::Ask };
         let (tries, timer) = (0, None);
-        self.victims.taken.extend(left.iter().map(|victim| (victim.id, pod)));
+        let Some(uid) = self.cluster.pod(pod).map(|p| Arc::clone(&p.key.uid)) else {
+            return;
+        };
+        self.victims.taken.extend(left.iter().map(|victim| (victim.id, Arc::clone(&uid))));
         let ids: Vec<PodId> = left.iter().map(|v| v.id).collect();
         let lawful = self.lawful(pod, &ids);
         let plan = Plan {
+            preemptor: uid,
             node,
             profile,
             victims: left,
@@ -194,7 +200,7 @@ impl Core {
             // Its bind failed meanwhile: it has left without being asked to.
             if !stays(victim) {
                 victim.state = Todo::Gone;
-                self.victims.taken.remove(&victim.id);
+                self.victims.let_go(victim.id, &record.key.uid);
                 continue;
             }
             let counted = how == Removal::Evict;
@@ -243,11 +249,10 @@ impl Core {
     }
 
     fn answered(&mut self, now: Tick, token: Token, eviction: &Eviction) {
-        if let Some(victim) = self.orphans.remove(&token)
+        if let Some((victim, by)) = self.orphans.remove(&token)
             && !matches!(eviction, Eviction::Accepted)
         {
-            self.victims.taken.remove(&victim);
-            return;
+            return self.victims.let_go(victim, &by);
         }
         let Some((pod, at)) = self.evictions.remove(&token) else {
             return;
@@ -273,7 +278,7 @@ impl Core {
             }
             Eviction::Gone => {
                 victim.state = Todo::Gone;
-                self.victims.taken.remove(&id);
+                self.victims.let_go(id, &plan.preemptor);
                 // Nobody asks for it again before the watch shows it.
                 if self.cluster.pod(id).is_some_and(|p| p.key.uid == key.uid) {
                     self.victims.gone.insert(id);
@@ -290,7 +295,7 @@ impl Core {
             }
             Eviction::Refused(_) | Eviction::Unavailable(_) | Eviction::Failed(_) => {
                 victim.state = Todo::Refused;
-                self.victims.taken.remove(&id);
+                self.victims.let_go(id, &plan.preemptor);
                 let until = now.after_secs(REFUSED_SECONDS);
                 if let Some(before) = self.victims.refused.insert(id, until) {
                     self.refusals.remove(&(before, id));
@@ -417,11 +422,11 @@ impl Core {
             if let Todo::Asked(token) = victim.state {
                 self.evictions.remove(&token);
                 if !stays {
-                    self.orphans.insert(token, victim.id);
+                    self.orphans.insert(token, (victim.id, Arc::clone(&plan.preemptor)));
                 }
             }
-            if stays && self.victims.taken.get(&victim.id) == Some(&pod) {
-                self.victims.taken.remove(&victim.id);
+            if stays {
+                self.victims.let_go(victim.id, &plan.preemptor);
             }
         }
         Some(plan)

@@ -53,8 +53,9 @@ pub(super) struct Found {
 /// What is known of evictions under way.
 #[derive(Default)]
 pub(super) struct Victims {
-    /// Pods that have to go, and for whom: until they are gone, or may stay.
-    pub(super) taken: IdMap<PodId, PodId>,
+    /// Pods that have to go, and for whom, by UID: until they are gone, or may stay. The
+    /// preemptor may be gone before them, and another pod have its number.
+    pub(super) taken: IdMap<PodId, Arc<str>>,
     /// Pods that the server says are gone, until they are seen to go.
     pub(super) gone: IdSet<PodId>,
     /// Pods that a budget kept the server from evicting: not asked for again before.
@@ -68,6 +69,13 @@ impl Victims {
         pod.deleting && evicted || self.gone.contains(&id)
     }
 
+    /// A pod may stay after all, or is gone, as far as `preemptor` is concerned.
+    pub(super) fn let_go(&mut self, victim: PodId, preemptor: &str) {
+        if self.taken.get(&victim).is_some_and(|by| **by == *preemptor) {
+            self.taken.remove(&victim);
+        }
+    }
+
     /// Evictions per budget that were planned for others than `preemptor`, and that the
     /// budget does not show yet.
     pub(super) fn outstanding<'a>(
@@ -79,7 +87,8 @@ impl Victims {
         if !cluster.policies().has_budgets() {
             return asked;
         }
-        for (&victim, _) in self.taken.iter().filter(|(_, by)| **by != preemptor) {
+        let own = cluster.pod(preemptor).map(|p| &*p.key.uid);
+        for (&victim, _) in self.taken.iter().filter(|(_, by)| Some(&***by) != own) {
             let Some(pod) = cluster.pod(victim).filter(|p| !p.deleting) else {
                 continue;
             };
