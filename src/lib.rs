@@ -21,6 +21,7 @@ pub mod plugin;
 pub mod profile;
 pub mod run;
 pub mod serve;
+pub mod shard;
 pub mod watch;
 pub mod write;
 

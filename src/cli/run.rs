@@ -12,6 +12,7 @@ use crate::config::{Configuration, GoDuration, LeaderElection};
 use crate::plugin::Registry;
 use crate::run::{Options, run};
 use crate::serve::ServeConfig;
+use crate::shard::NodeSelector;
 
 /// Threads of the runtime for the lease and the HTTP surface; watches, cycles
 /// and writes have threads of their own.
@@ -33,6 +34,12 @@ pub(super) struct Args {
     /// without --config [default: muster].
     #[arg(long, value_name = "NAME", conflicts_with = "config")]
     scheduler_name: Vec<String>,
+
+    /// Look after the nodes that this label selector selects, in kubectl's
+    /// syntax (for example 'pool=a,zone in (x,y)'), as if there were no others
+    /// [default: all nodes].
+    #[arg(long, value_name = "SELECTOR")]
+    node_selector: Option<NodeSelector>,
 
     #[command(flatten)]
     election: ElectionArgs,
@@ -151,6 +158,7 @@ impl Args {
         let max_in_unschedulable = self.pod_max_in_unschedulable_pods_duration.as_secs();
         Ok(Options {
             kubeconfig: self.kubeconfig.or(in_file),
+            node_selector: self.node_selector,
             serve: self.serving.config(),
             seed: self.seed,
             max_in_unschedulable_secs: i64::try_from(max_in_unschedulable).unwrap_or(i64::MAX),

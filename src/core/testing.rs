@@ -243,7 +243,7 @@ pub(crate) trait ClusterExt {
     fn add(&mut self, node: &k8s::Node) -> NodeChange;
     /// The shape of a pod under the first profile.
     fn shape_of(&mut self, pod: &k8s::Pod) -> PodShape;
-    /// Adds a pod; on its node (or a ghost of it) if it names one.
+    /// Adds a pod; on its node, known or not, if it names one.
     fn add_wire_pod(&mut self, pod: &k8s::Pod) -> PodId;
     /// The id of a node that exists.
     fn id(&self, node: &str) -> NodeId;
@@ -266,8 +266,7 @@ impl ClusterExt for Cluster {
         pod.group = self.join_group(wire);
         let pod = self.add_pod(pod);
         if !wire.spec.node_name.is_empty() {
-            let node = self.node_or_ghost(&wire.spec.node_name);
-            self.place(pod, node, false);
+            self.put(pod, &wire.spec.node_name);
         }
         pod
     }

@@ -44,7 +44,7 @@ impl Driver {
         until: watch::Sender<Option<Instant>>,
     ) -> Self {
         Self {
-            lock: LeaseLock::new(client, &cfg.namespace, &cfg.name),
+            lock: LeaseLock::new(client, &cfg),
             machine: Machine::new(&cfg.identity, cfg.lease_duration),
             watch: None,
             watch_again: Instant::now(),
@@ -282,6 +282,16 @@ impl Driver {
             self.reported = holder.map(str::to_owned);
             let leader = holder.unwrap_or("nobody");
             tracing::info!(lease = %self.lease(), %leader, "new leader");
+            if let Some(theirs) = self.lock.differs().filter(|_| holder.is_some()) {
+                let (lease, ours) = (self.lease(), &self.cfg.schedules);
+                tracing::warn!(
+                    %lease, %leader,
+                    "the leader schedules {theirs}, this process {ours}: while they share a \
+                     Lease only one of them works; unless one is about to replace the other, \
+                     give each a Lease of its own (leaderElection.resourceName or \
+                     --leader-elect-resource-name)"
+                );
+            }
         }
     }
 }

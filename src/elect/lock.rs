@@ -9,7 +9,11 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, ObjectMeta, PostParams, WatchEvent, WatchParams};
 use tokio::time::Instant;
 
+use super::ElectConfig;
 use super::machine::Record;
+
+/// The annotation that says what the holder schedules.
+pub(super) const SCHEDULES: &str = "muster.dev/schedules";
 
 /// How long one watch lasts; the API server ends it.
 const WATCH_SECONDS: u32 = 240;
@@ -62,16 +66,36 @@ pub(super) struct LeaseLock {
     api: Api<Lease>,
     namespace: String,
     name: String,
+    schedules: String,
     seen: Option<Lease>,
 }
 
 impl LeaseLock {
-    pub(super) fn new(client: kube::Client, namespace: &str, name: &str) -> Self {
+    pub(super) fn new(client: kube::Client, cfg: &ElectConfig) -> Self {
         Self {
-            api: Api::namespaced(client, namespace),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
+            api: Api::namespaced(client, &cfg.namespace),
+            namespace: cfg.namespace.clone(),
+            name: cfg.name.clone(),
+            schedules: cfg.schedules.clone(),
             seen: None,
+        }
+    }
+
+    /// What the holder schedules, if that is something else than we do.
+    pub(super) fn differs(&self) -> Option<&str> {
+        let annotations = self.seen.as_ref()?.metadata.annotations.as_ref()?;
+        let theirs = annotations.get(SCHEDULES)?;
+        (!self.schedules.is_empty() && *theirs != self.schedules).then_some(theirs)
+    }
+
+    /// Says on the Lease what we schedule.
+    fn sign(&self, lease: &mut Lease) {
+        let annotations = &mut lease.metadata.annotations;
+        if self.schedules.is_empty() {
+            annotations.iter_mut().for_each(|all| drop(all.remove(SCHEDULES)));
+        } else {
+            let all = annotations.get_or_insert_default();
+            all.insert(SCHEDULES.to_owned(), self.schedules.clone());
         }
     }
 
@@ -90,7 +114,7 @@ impl LeaseLock {
         wanted: &Record,
         deadline: Instant,
     ) -> Result<Record, CallError> {
-        let lease = Lease {
+        let mut lease = Lease {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
                 namespace: Some(self.namespace.clone()),
@@ -98,6 +122,7 @@ impl LeaseLock {
             },
             spec: Some(wanted.into()),
         };
+        self.sign(&mut lease);
         let made = within(deadline, self.api.create(&PostParams::default(), &lease)).await?;
         Ok(record(self.seen.insert(made)))
     }
@@ -112,6 +137,7 @@ impl LeaseLock {
             return Err(CallError::Conflict);
         };
         lease.spec = Some(wanted.into());
+        self.sign(&mut lease);
         let params = PostParams::default();
         let call = self.api.replace(&self.name, &params, &lease);
         let made = match within(deadline, call).await {

@@ -47,6 +47,9 @@ pub struct ElectConfig {
     pub renew_deadline: Duration,
     /// Between two renewals, and between two attempts.
     pub retry_period: Duration,
+    /// What the holder schedules: written on the Lease, because candidates that
+    /// schedule something else can never stand in for one another. Empty: not said.
+    pub schedules: String,
 }
 
 impl From<&LeaderElection> for ElectConfig {
@@ -58,6 +61,7 @@ impl From<&LeaderElection> for ElectConfig {
             lease_duration: election.lease_duration,
             renew_deadline: election.renew_deadline,
             retry_period: election.retry_period,
+            schedules: String::new(),
         }
     }
 }

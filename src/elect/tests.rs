@@ -99,6 +99,7 @@ impl Server {
             lease_duration,
             renew_deadline,
             retry_period,
+            schedules: format!("pods of {identity}"),
         };
         let shutdown = Shutdown::new();
         let (leadership, handle) = start(self.client(), cfg, shutdown.clone());

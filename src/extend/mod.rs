@@ -7,6 +7,7 @@
 //! lease. Must never decide: what an answer means is the core's business.
 
 mod ask;
+mod binds;
 mod client;
 mod nodes;
 mod pods;
@@ -21,6 +22,7 @@ pub use tls::TlsError;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use muster_core::framework::{ExtenderId, ExtenderSpec};
 use muster_core::io::{ExtenderCall, ExtenderReply, Input, PodRef, Reply, Scores, Token};
@@ -28,6 +30,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, mpsc};
 use tracing::{error, warn};
 
+use self::binds::Binds;
 use self::client::Extender;
 use self::nodes::FullNodes;
 use self::pods::FullPods;
@@ -36,9 +39,13 @@ use crate::config;
 use crate::elect::Leadership;
 use crate::metrics::Metrics;
 use crate::run::Message;
+use crate::shard::NodeSelector;
 
 /// Calls on their way at a time, to all extenders together; more wait.
 pub const MAX_FLYING: usize = 64;
+
+/// At the end, binds that extenders were asked for are waited for this long.
+pub const DRAIN: Duration = Duration::from_secs(5);
 
 /// Why extenders cannot be asked.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +80,8 @@ pub struct Setup<'a> {
     pub extenders: &'a [config::Extender],
     /// Where the API server is.
     pub config: &'a kube::Config,
+    /// Which nodes are looked after; `None`: all.
+    pub nodes: Option<&'a NodeSelector>,
     /// When a bind may be asked for.
     pub leadership: Leadership,
     /// Where answers go.
@@ -97,6 +106,7 @@ struct Shared {
     metrics: Metrics,
     flying: Semaphore,
     unanswered: AtomicUsize,
+    binds: Binds,
 }
 
 /// The extenders that are configured.
@@ -127,7 +137,7 @@ impl Extenders {
         }
         let wants_nodes = setup.extenders.iter().any(wants_nodes);
         let nodes = match wants_nodes {
-            true => Some(FullNodes::follow(setup.config, runtime.handle())?),
+            true => Some(FullNodes::follow(setup.config, setup.nodes, runtime.handle())?),
             false => None,
         };
         let shared = Arc::new(Shared {
@@ -139,6 +149,7 @@ impl Extenders {
             metrics: setup.metrics,
             flying: Semaphore::new(MAX_FLYING),
             unanswered: AtomicUsize::new(0),
+            binds: Binds::new(),
         });
         Ok(Some(Self { shared, runtime: Some(runtime) }))
     }
@@ -151,26 +162,53 @@ impl Extenders {
         let shared = Arc::clone(&self.shared);
         shared.unanswered.fetch_add(1, Ordering::Relaxed);
         let asked = Asked { pod, attempt };
+        let is_bind = matches!(call, ExtenderCall::Bind { .. });
+        let may_start = !is_bind || shared.binds.begin();
         runtime.spawn(async move {
             let answers = shared.answers.clone();
             let of_call = Arc::clone(&shared);
             // A panic is an answer too: nobody else would tell the core.
-            let work = tokio::spawn(async move { of_call.reply(&asked, &call).await });
+            let work = tokio::spawn(async move {
+                if may_start { of_call.reply(&asked, &call).await } else { failed(ENDING) }
+            });
             let reply = work.await.unwrap_or_else(|ended| {
                 error!("a call of an extender ended: {ended}");
                 ExtenderReply::Failed { error: "the call ended".into(), in_doubt: true }
             });
             shared.unanswered.fetch_sub(1, Ordering::Relaxed);
+            if is_bind && may_start {
+                shared.binds.end();
+            }
             let input = Input::Reply { token, reply: Reply::Extender(reply) };
             // Nobody listens only at the end.
             let _ = answers.send(Message::Input(input)).await;
         });
     }
 
+    /// What has to end before the process does.
+    #[must_use]
+    pub fn ending(&self) -> Ending {
+        Ending(Arc::clone(&self.shared))
+    }
+
     /// Questions taken over and not answered yet.
     #[must_use]
     pub fn unanswered(&self) -> usize {
         self.shared.unanswered.load(Ordering::Relaxed)
+    }
+}
+
+/// Waits for binds at the end.
+pub struct Ending(Arc<Shared>);
+
+impl Ending {
+    /// Lets no further bind begin and waits for those on their way, for at most
+    /// [`DRAIN`]: what an extender was asked to do is known before the lease is given up.
+    pub async fn drain(&self) {
+        let left = self.0.binds.drain(DRAIN).await;
+        if left > 0 {
+            warn!(left, "extenders still bind pods after {DRAIN:?}; not waiting any longer");
+        }
     }
 }
 
@@ -251,6 +289,8 @@ impl Shared {
     }
 }
 
+/// Said of a bind that would begin at the end.
+const ENDING: &str = "the scheduler is ending";
 const UNKNOWN: &str = "there is no such extender";
 
 fn failed(error: &str) -> ExtenderReply {

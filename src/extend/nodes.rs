@@ -25,6 +25,7 @@ use tracing::warn;
 
 use super::pods::{FullPods, trimmed};
 use crate::client::{self, ClientError};
+use crate::shard::NodeSelector;
 
 /// Pause after a watch was interrupted.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -43,14 +44,19 @@ pub(super) struct FullNodes {
 }
 
 impl FullNodes {
-    /// Starts to follow nodes.
-    pub(super) fn follow(config: &kube::Config, runtime: &Handle) -> Result<Self, ClientError> {
+    /// Starts to follow nodes, those of the shard if there is one.
+    pub(super) fn follow(
+        config: &kube::Config,
+        shard: Option<&NodeSelector>,
+        runtime: &Handle,
+    ) -> Result<Self, ClientError> {
         // The client's own tasks belong to the same thread.
         let _guard = runtime.enter();
         let client = client::watching(config)?;
         let nodes = Arc::<Mutex<Store>>::default();
         let (done, listed) = watch::channel(false);
-        runtime.spawn(follow(client, Arc::clone(&nodes), done));
+        let labels = shard.map(ToString::to_string);
+        runtime.spawn(follow(client, labels, Arc::clone(&nodes), done));
         Ok(Self { nodes, listed })
     }
 
@@ -78,9 +84,18 @@ impl FullNodes {
     }
 }
 
-async fn follow(client: kube::Client, nodes: Arc<Mutex<Store>>, listed: watch::Sender<bool>) {
+async fn follow(
+    client: kube::Client,
+    label_selector: Option<String>,
+    nodes: Arc<Mutex<Store>>,
+    listed: watch::Sender<bool>,
+) {
     loop {
-        let config = watcher::Config { page_size: Some(PAGE), ..watcher::Config::default() };
+        let config = watcher::Config {
+            page_size: Some(PAGE),
+            label_selector: label_selector.clone(),
+            ..watcher::Config::default()
+        };
         let mut events = pin!(watcher(Api::<FullNode>::all(client.clone()), config));
         let mut fresh = Store::new();
         while let Some(event) = events.next().await {

@@ -253,6 +253,12 @@ pub(super) const WATCH_EVENTS: Family = counter(
 pub(super) const BUILD_INFO: Family =
     gauge("muster_build_info", &["version"], "Always 1; the label says which build is running.");
 
+pub(super) const SHARD_INFO: Family = gauge(
+    "muster_shard_info",
+    &["node_selector"],
+    "Always 1; the label is the selector of the nodes that this scheduler looks after, empty if it looks after all.",
+);
+
 /// Makes metrics, registers them, and remembers which were made.
 pub(super) struct Maker<'a> {
     pub(super) registry: &'a Registry,

@@ -53,6 +53,7 @@ struct Inner {
     async_pending: IntGaugeVec,
     leaders: IntGaugeVec,
     lease: Mutex<String>,
+    shard: IntGaugeVec,
     binds: IntCounterVec,
     bind_seconds: HistogramVec,
     malformed: IntCounterVec,
@@ -105,6 +106,7 @@ impl Metrics {
             async_pending: make.gauges(families::ASYNC_PENDING),
             leaders: make.gauges(families::LEADER),
             lease: Mutex::new(DEFAULT_LEASE.to_owned()),
+            shard: make.gauges(families::SHARD_INFO),
             binds: make.counters(families::BIND_ATTEMPTS),
             bind_seconds: make.histograms(families::BIND_DURATION),
             malformed: make.counters(families::MALFORMED),
@@ -261,6 +263,12 @@ impl Metrics {
         // Absent unless leader() was called before: nothing to take over then.
         let _ = self.0.leaders.remove_label_values(&[lease.as_str()]);
         name.clone_into(&mut lease);
+    }
+
+    /// Which nodes are looked after; empty: all.
+    pub fn set_shard(&self, node_selector: &str) {
+        self.0.shard.reset();
+        self.0.shard.with_label_values(&[node_selector]).set(1);
     }
 
     /// Whether this process holds the lease.

@@ -15,6 +15,7 @@ use tracing::{info, warn};
 
 use super::owner::{Message, Question};
 use super::surface::ask;
+use crate::shard::NodeSelector;
 use crate::watch::{Guarded, PAGE, Watched};
 
 /// Between the two looks.
@@ -49,8 +50,12 @@ impl Differences {
 }
 
 /// Compares and logs the result.
-pub(super) async fn run(client: &kube::Client, mailbox: &mpsc::Sender<Message>) {
-    match differences(client, mailbox).await {
+pub(super) async fn run(
+    client: &kube::Client,
+    nodes: Option<&NodeSelector>,
+    mailbox: &mpsc::Sender<Message>,
+) {
+    match differences(client, nodes, mailbox).await {
         Ok((found, looked_at)) => report(&found, looked_at),
         Err(error) => warn!("the cache cannot be compared with the API server: {error}"),
     }
@@ -73,19 +78,21 @@ fn report(found: &Differences, looked_at: usize) {
 
 async fn differences(
     client: &kube::Client,
+    nodes: Option<&NodeSelector>,
     mailbox: &mpsc::Sender<Message>,
 ) -> Result<(Differences, usize), String> {
-    let first = look(client, mailbox).await?;
+    let first = look(client, nodes, mailbox).await?;
     tokio::time::sleep(PAUSE).await;
-    let second = look(client, mailbox).await?;
+    let second = look(client, nodes, mailbox).await?;
     Ok((first.0.in_both(&second.0), second.1))
 }
 
 async fn look(
     client: &kube::Client,
+    nodes: Option<&NodeSelector>,
     mailbox: &mpsc::Sender<Message>,
 ) -> Result<(Differences, usize), String> {
-    let server = server(client).await.map_err(|e| e.to_string())?;
+    let server = server(client, nodes).await.map_err(|e| e.to_string())?;
     let cache = cached(&ask(mailbox, Question::Cache).await?);
     Ok((Differences::between(&server, &cache), server.0.len()))
 }
@@ -104,15 +111,17 @@ fn cached(view: &CacheView) -> Facts {
     facts
 }
 
-async fn server(client: &kube::Client) -> kube::Result<Facts> {
-    let mut facts = Facts::default();
-    list::<Node>(client, |node| {
+/// Of pods those on nodes that are looked after: the others take no room.
+async fn server(client: &kube::Client, nodes: Option<&NodeSelector>) -> kube::Result<Facts> {
+    let (mut facts, mut known) = (Facts::default(), BTreeSet::new());
+    list::<Node>(client, nodes, |node| {
         facts.0.insert(format!("node {}", node.metadata.name));
+        known.insert(node.metadata.name.clone());
     })
     .await?;
-    list::<Pod>(client, |pod| {
+    list::<Pod>(client, None, |pod| {
         let node = &pod.spec.node_name;
-        if !node.is_empty() {
+        if known.contains(node) {
             let meta = &pod.metadata;
             facts.0.insert(format!("pod {}/{} on {node}", meta.namespace, meta.name));
         }
@@ -121,11 +130,18 @@ async fn server(client: &kube::Client) -> kube::Result<Facts> {
     Ok(facts)
 }
 
-async fn list<T: Watched>(client: &kube::Client, mut each: impl FnMut(&T)) -> kube::Result<()> {
+async fn list<T: Watched>(
+    client: &kube::Client,
+    labels: Option<&NodeSelector>,
+    mut each: impl FnMut(&T),
+) -> kube::Result<()> {
     let api = Api::<Guarded<T>>::all(client.clone());
     let mut params = ListParams::default().limit(PAGE);
     if let Some(fields) = T::FIELDS {
         params = params.fields(fields);
+    }
+    if let Some(labels) = labels {
+        params = params.labels(labels.as_str());
     }
     loop {
         let page = api.list(&params).await?;

@@ -40,6 +40,7 @@ use crate::extend::{self, Extenders};
 use crate::metrics::Metrics;
 use crate::plugin::Registry;
 use crate::serve::{self, ServeConfig};
+use crate::shard::{self, NodeSelector};
 use crate::write::{self, Limits, Writer};
 use crate::{client, watch};
 
@@ -50,6 +51,8 @@ pub struct Options {
     pub configuration: Configuration,
     /// Path of a kubeconfig; `None`: the pod's own service account.
     pub kubeconfig: Option<PathBuf>,
+    /// The nodes to look after; `None`: all.
+    pub node_selector: Option<NodeSelector>,
     /// The HTTP surface; `None`: none.
     pub serve: Option<ServeConfig>,
     /// Seed of tie-breaking.
@@ -77,6 +80,7 @@ pub async fn run(options: Options, registry: &Registry) -> Result<ExitCode> {
 /// configuration says.
 pub struct Scheduler {
     writer: Writer,
+    extenders: Option<extend::Ending>,
     /// No cycle starts any more.
     stop: Shutdown,
     /// Everything ends.
@@ -87,6 +91,7 @@ pub struct Scheduler {
     watches_ended: oneshot::Receiver<()>,
     mailbox: mpsc::Sender<Message>,
     client: kube::Client,
+    nodes: Option<NodeSelector>,
     metrics: Metrics,
 }
 
@@ -109,13 +114,17 @@ impl Scheduler {
         let calls = client::calling(config)?;
         let listed = Arc::new(Listed::default());
         let configuration = &options.configuration;
+        let nodes = options.node_selector.as_ref();
+        let schedules = shard::describe(&names, nodes);
+        info!("scheduling {schedules}");
+        metrics.set_shard(nodes.map_or("", NodeSelector::as_str));
 
         if let Some(serve) = options.serve.clone() {
             let status = surface::Status {
                 mailbox: mailbox.clone(),
                 listed: listed.clone(),
                 stop: stop.clone(),
-                configz: configuration.configz(),
+                configz: configz(configuration, nodes),
                 explanations: Arc::new(tokio::sync::Semaphore::new(surface::EXPLANATIONS)),
             };
             let surface = Arc::new(status);
@@ -124,7 +133,7 @@ impl Scheduler {
             info!(%address, "serving");
         }
         metrics.set_lease_name(&configuration.leader_election.resource_name);
-        let (leadership, election) = elect(configuration, calls, &end);
+        let (leadership, election) = elect(configuration, schedules, calls, &end);
         tokio::spawn(wake_on_change(leadership.clone(), mailbox.clone(), metrics.clone()));
         let limits = match configuration.client_connection.rate_limit() {
             Some((qps, burst)) => Limits { qps: qps.into(), burst },
@@ -139,11 +148,12 @@ impl Scheduler {
             host: process::hostname(),
         })?;
         let watches_ended =
-            watch::start(config.clone(), mailbox.clone(), metrics.clone(), end.clone())
+            watch::start(config.clone(), nodes, mailbox.clone(), metrics.clone(), end.clone())
                 .context("start the watches' thread")?;
         let extenders = Extenders::start(extend::Setup {
             extenders: &configuration.extenders,
             config,
+            nodes,
             leadership: leadership.clone(),
             answers: mailbox.clone(),
             metrics: metrics.clone(),
@@ -151,6 +161,7 @@ impl Scheduler {
         let specs = extend::specs(&configuration.extenders);
         let profiles = profiles.into_iter().map(|p| p.with_extenders(specs.clone())).collect();
         let clock = Clock::new();
+        let ending = extenders.as_ref().map(Extenders::ending);
         let owner = Owner {
             core: core(core_config(&options, profiles), clock),
             inbox,
@@ -174,6 +185,7 @@ impl Scheduler {
         info!(profiles = ?names, "started");
         Ok(Self {
             writer,
+            extenders: ending,
             stop,
             end,
             election,
@@ -182,6 +194,7 @@ impl Scheduler {
             watches_ended,
             mailbox,
             client,
+            nodes: options.node_selector,
             metrics,
         })
     }
@@ -197,7 +210,10 @@ impl Scheduler {
                 _ = interrupt.recv() => break,
                 _ = compare.recv() => {
                     let (client, mailbox) = (self.client.clone(), self.mailbox.clone());
-                    tokio::spawn(async move { compare::run(&client, &mailbox).await });
+                    let nodes = self.nodes.clone();
+                    tokio::spawn(async move {
+                        compare::run(&client, nodes.as_ref(), &mailbox).await;
+                    });
                 }
                 _ = &mut self.owner_ended => {
                     error!("the scheduling thread has ended");
@@ -235,6 +251,9 @@ impl Scheduler {
     pub async fn end(&mut self) {
         info!("ending: no new cycles, waiting for writes");
         self.stop.trigger();
+        if let Some(extenders) = &self.extenders {
+            extenders.drain().await;
+        }
         self.writer.drain().await;
         self.end.trigger();
         match (&mut self.election).await {
@@ -258,15 +277,26 @@ fn lost(ended: Result<Result<(), ElectError>, tokio::task::JoinError>) -> ExitCo
     ExitCode::FAILURE
 }
 
+/// What `/configz` shows: the shard is a flag, and no field of the configuration.
+fn configz(configuration: &Configuration, nodes: Option<&NodeSelector>) -> serde_json::Value {
+    let mut shown = configuration.configz();
+    if let Some(nodes) = nodes {
+        shown["muster"] = serde_json::json!({"nodeSelector": nodes.as_str()});
+    }
+    shown
+}
+
 /// Starts the election, or leads at once if there is none.
 fn elect(
     configuration: &Configuration,
+    schedules: String,
     client: kube::Client,
     end: &Shutdown,
 ) -> (Leadership, JoinHandle<Result<(), ElectError>>) {
     let election = &configuration.leader_election;
     if election.leader_elect {
-        return elect::start(client, ElectConfig::from(election), end.clone());
+        let config = ElectConfig { schedules, ..ElectConfig::from(election) };
+        return elect::start(client, config, end.clone());
     }
     let end = end.clone();
     let idle = tokio::spawn(async move {

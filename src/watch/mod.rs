@@ -31,6 +31,7 @@ use tracing::error;
 
 use crate::metrics::Metrics;
 use crate::run::{Message, Shutdown};
+use crate::shard::NodeSelector;
 
 /// Objects listed per request: bounds the memory of a list, here and there.
 pub const PAGE: u32 = 500;
@@ -49,18 +50,30 @@ struct Sink {
     inputs: mpsc::Sender<Message>,
     metrics: Metrics,
     pace: Arc<Pace>,
+    /// Which nodes are watched; `None`: all.
+    nodes: Option<Arc<str>>,
+}
+
+impl Sink {
+    /// The label selector that a kind is watched with.
+    fn labels(&self, kind: Kind) -> Option<String> {
+        let nodes = self.nodes.as_deref().filter(|_| kind == Kind::Node);
+        nodes.map(str::to_owned)
+    }
 }
 
 /// Starts the watches' thread. The receiver hears when it has ended: after
-/// `shutdown`, or by a panic.
+/// `shutdown`, or by a panic. Nodes outside the shard are not watched.
 pub fn start(
     config: kube::Config,
+    nodes: Option<&NodeSelector>,
     inputs: mpsc::Sender<Message>,
     metrics: Metrics,
     shutdown: Shutdown,
 ) -> std::io::Result<oneshot::Receiver<()>> {
     let pace = Arc::new(Pace::default());
-    let sink = Sink { inputs, metrics, pace: pace.clone() };
+    let nodes = nodes.map(|nodes| nodes.as_str().into());
+    let sink = Sink { inputs, metrics, pace: pace.clone(), nodes };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .on_thread_park(move || pace.rest())

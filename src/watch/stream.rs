@@ -25,6 +25,7 @@ pub(super) async fn follow<T: Watched>(client: kube::Client, sink: Sink) {
     loop {
         let config = watcher::Config {
             field_selector: T::FIELDS.map(str::to_owned),
+            label_selector: sink.labels(T::KIND),
             page_size: Some(PAGE),
             // Quorum reads: a list never shows less than what was seen before.
             list_semantic: watcher::ListSemantic::MostRecent,

@@ -74,7 +74,8 @@ async fn play_with(
     });
     let client = kube::Client::new(service, "default");
     let (inputs, mut inbox) = mpsc::channel(16);
-    let sink = Sink { inputs, metrics: Metrics::new(), pace: Arc::default() };
+    let nodes = Some("pool=a,zone in (x,y)".into());
+    let sink = Sink { inputs, metrics: Metrics::new(), pace: Arc::default(), nodes };
     let task = follow(client, sink);
     let mut seen = Vec::new();
     while seen.len() < expected {
@@ -159,6 +160,22 @@ async fn a_list_comes_in_pages() {
     let (seen, asked) = play(script, 3).await;
     assert_eq!(seen, ["Pods begin", "a@x", "Pods end"]);
     assert!(asked[1].contains("continue=more"), "{}", asked[1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_of_the_shard_are_watched_and_all_of_everything_else() {
+    let follow = |client, sink| tokio::spawn(stream::follow::<Node>(client, sink));
+    let node = |version: u32| format!(r#"{{"metadata":{{"name":"n","resourceVersion":"{version}"}}}}"#);
+    // A node that leaves the shard is told as one that is gone.
+    let script = vec![list(5, &[node(4)]), Answer::Cut(vec![event("DELETED", &node(6))])];
+    let (seen, asked) = play_with(script, 4, follow).await;
+    assert_eq!((seen[0].as_str(), seen[2].as_str()), ("Nodes begin", "Nodes end"));
+    assert!(seen[3].starts_with("Node(Delete("), "{}", seen[3]);
+    for query in &asked[..2] {
+        assert!(query.contains("labelSelector=pool%3Da%2Czone+in+%28x%2Cy%29"), "{query}");
+    }
+    let (_, asked) = play(vec![list(5, &[])], 2).await;
+    assert!(!asked[0].contains("labelSelector"), "{}", asked[0]);
 }
 
 #[tokio::test(start_paused = true)]

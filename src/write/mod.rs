@@ -1,7 +1,7 @@
 //! The writer: the core's effects as calls to the API server.
 //!
 //! Owns: one waiting call per pod ([`muster_core::outbox`]), how many calls are on their
-//! way, what is tried again ([`attempts`]), and the answers to the core: every bind,
+//! way, what is tried again (`attempts`), and the answers to the core: every bind,
 //! every eviction and every write of objects that is accepted is answered. Runs
 //! on a thread of its own, so that a burst of decoding cannot delay a bind.
 //!

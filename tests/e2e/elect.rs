@@ -42,6 +42,7 @@ impl Candidate {
             lease_duration: LEASE,
             renew_deadline: RENEW,
             retry_period: RETRY,
+            schedules: String::new(),
         };
         let shutdown = Shutdown::new();
         let (leadership, handle) = start(config.try_into()?, cfg, shutdown.clone());

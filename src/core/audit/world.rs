@@ -142,7 +142,9 @@ impl World {
     }
 
     fn forget(&mut self, key: &str) {
-        let left = self.pods.get(key).is_some_and(|pod| pod.node().is_some());
+        // A pod on a node that is not known leaves no room to anybody.
+        let node = self.pods.get(key).and_then(Pod::node);
+        let left = node.is_some_and(|node| self.nodes.contains_key(node));
         self.stirs += u64::from(left);
         self.take_off(key);
         self.edit(key, |pod| pod.dropped = true);

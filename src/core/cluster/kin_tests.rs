@@ -82,6 +82,9 @@ fn apply(cluster: &mut Cluster, pods: &mut Vec<(PodId, k8s::Pod)>, op: Op) {
         Op::Try(i, at) if !pods.is_empty() => {
             let (pod, _) = pods[i % pods.len()];
             let node = cluster.nodes().iter().nth(at);
+            if matches!(cluster.pod(pod).map(|p| p.stage), Some(crate::model::PodStage::Away(_))) {
+                return;
+            }
             let mut txn = Txn::begin(cluster);
             txn.displace(pod);
             if let Some(node) = node {

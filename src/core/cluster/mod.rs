@@ -5,6 +5,7 @@
 //! copy for questions. Must never decide anything, and never walk all pods for
 //! one change.
 
+mod away;
 mod chunked;
 mod data;
 mod index;
@@ -27,6 +28,7 @@ mod tests;
 mod txn;
 mod volumes;
 
+pub use away::AwayId;
 pub use data::{Data, MAX_DATA, MAX_DATUM};
 pub use kin::{GroupId, GroupKey};
 pub use node_set::NodeSet;
@@ -70,8 +72,10 @@ pub struct Cluster {
     live: NodeSet,
     live_count: usize,
     free_nodes: Vec<NodeId>,
-    /// Nodes that pods name although no node object exists.
+    /// Nodes that are gone while pods are still on them.
     ghosts: crate::hash::TextMap<Arc<str>, NodeId>,
+    /// Pods on nodes that are not known.
+    away: Arc<away::Away>,
     pods: Chunked<Option<Pod>>,
     free_pods: Vec<PodId>,
     pod_count: usize,
@@ -96,6 +100,8 @@ pub struct NodeChange {
     pub actions: crate::framework::Actions,
     /// The node before, for updates.
     pub before: Option<NodeBefore>,
+    /// Pods that were known to be on it before it was known itself.
+    pub came: Vec<PodId>,
 }
 
 /// A node as it was before an update.
@@ -129,6 +135,7 @@ impl Cluster {
             live_count: self.live_count,
             free_nodes: self.free_nodes.clone(),
             ghosts: self.ghosts.clone(),
+            away: Arc::clone(&self.away),
             pods: self.pods.clone(),
             free_pods: self.free_pods.clone(),
             pod_count: self.pod_count,
@@ -210,7 +217,8 @@ impl Cluster {
         if actions != crate::framework::Actions::NONE {
             self.journal.push(node);
         }
-        NodeChange { node, actions, before }
+        let came = if before.is_none() { self.gather(node, name) } else { Vec::new() };
+        NodeChange { node, actions, before, came }
     }
 
     /// Removes a node object. Pods that name it keep their place on a ghost.
@@ -365,6 +373,7 @@ impl Cluster {
         if !bug!(self.bugs, NominationLeaked) {
             self.nominate(id, None);
         }
+        self.recall(id);
         if let Some(node) = self.displace(id) {
             self.reap(node);
         }
@@ -374,16 +383,6 @@ impl Cluster {
             self.free_pods.push(id);
             self.pod_count -= 1;
         }
-    }
-
-    /// The node of that name, or a ghost of it.
-    pub(crate) fn node_or_ghost(&mut self, name: &str) -> NodeId {
-        if let Some(node) = self.index.node(name).or_else(|| self.ghosts.get(name).copied()) {
-            return node;
-        }
-        let node = self.claim_node(name);
-        self.ghosts.insert(name.into(), node);
-        node
     }
 
     /// Puts a pending pod on a node.

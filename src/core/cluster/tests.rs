@@ -145,7 +145,9 @@ fn a_node_that_goes_leaves_a_ghost_until_its_last_pod_is_gone() {
 fn a_committed_displacement_leaves_no_ghost_behind() {
     let mut nodes = cluster([]);
     for round in 0..3 {
+        nodes.add(&node("gone"));
         let p = nodes.add_wire_pod(&pod("p").on("gone"));
+        nodes.remove_node("gone");
         let mut txn = Txn::begin(&mut nodes);
         txn.displace(p);
         txn.commit();
@@ -153,6 +155,27 @@ fn a_committed_displacement_leaves_no_ghost_behind() {
         nodes.drop_pod(p);
     }
     assert_eq!(nodes.node_capacity(), 1);
+}
+
+#[test]
+fn a_pod_on_an_unknown_node_takes_no_row_until_the_node_is_known() {
+    let mut nodes = cluster([node("a")]);
+    let on = |name: &str, node: &str| pod(name).req(&[("cpu", "1")]).on(node);
+    let (p, q) = (nodes.add_wire_pod(&on("p", "b")), nodes.add_wire_pod(&on("q", "b")));
+    let r = nodes.add_wire_pod(&on("r", "c"));
+    assert_eq!((nodes.node_capacity(), nodes.node_count(), nodes.away.nodes()), (1, 1, 2));
+    let fork = nodes.fork();
+    nodes.drop_pod(q);
+    let came = nodes.add(&node("b")).came;
+    let b = nodes.id("b");
+    assert_eq!((came, nodes.pod(p).unwrap().stage), (vec![p], PodStage::Bound(b)));
+    assert_eq!((nodes.view(b).requested(ResId::CPU), nodes.view(b).pods()), (1000, 1));
+    nodes.drop_pod(r);
+    assert_eq!((nodes.away.nodes(), nodes.node_capacity()), (0, 2));
+    assert_eq!((fork.away.nodes(), fork.pod_count()), (2, 3), "a copy is a copy");
+    // Names and slots are used again.
+    let r = nodes.add_wire_pod(&on("r", "d"));
+    assert_eq!((nodes.away.nodes(), nodes.add(&node("d")).came), (1, vec![r]));
 }
 
 #[test]

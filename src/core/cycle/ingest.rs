@@ -77,6 +77,9 @@ impl Core {
                 change.actions = change.actions.without(Actions::UPDATE_NODE_TAINT);
             }
         }
+        for &pod in &change.came {
+            self.assigned(now, pod, None);
+        }
         if change.actions == Actions::NONE {
             return;
         }
@@ -230,9 +233,7 @@ impl Core {
             if assigned {
                 let shape = self.cluster.compile(wire, None);
                 let pod = self.insert_pod(key, wire, shape);
-                let node = self.cluster.node_or_ghost(&wire.spec.node_name);
-                self.cluster.place(pod, node, false);
-                self.assigned(now, pod, None);
+                self.put(now, pod, wire);
             }
             return;
         };
@@ -356,7 +357,8 @@ impl Core {
                     self.assigned_changed(now, id);
                 }
             }
-            PodStage::Bound(_) => {}
+            PodStage::Away(_) if assigned => drop(self.recharge(now, id, wire)),
+            PodStage::Bound(_) | PodStage::Away(_) => {}
         }
         self.condition_seen(now, id);
     }
@@ -428,9 +430,15 @@ impl Core {
     fn set_bound(&mut self, now: Tick, id: PodId, wire: &k8s::Pod) {
         let compiled = self.cluster.compile(wire, None);
         self.swap_shape(id, compiled);
-        let node = self.cluster.node_or_ghost(&wire.spec.node_name);
-        self.cluster.place(id, node, false);
-        self.assigned(now, id, None);
+        self.put(now, id, wire);
+    }
+
+    /// Puts a bound pod on its node. On one that is not known it helps nobody, so
+    /// nobody is told before that is.
+    fn put(&mut self, now: Tick, id: PodId, wire: &k8s::Pod) {
+        if self.cluster.put(id, &wire.spec.node_name) {
+            self.assigned(now, id, None);
+        }
     }
 
     /// The watch shows our bind.
@@ -452,8 +460,13 @@ impl Core {
         let Some(pod) = self.cluster.pod(id) else {
             return false;
         };
+        let away = matches!(pod.stage, PodStage::Away(_));
         let before = Arc::clone(self.cluster.shape(pod.shape));
         if compiled.requests == before.requests && compiled.ports == before.ports {
+            return false;
+        }
+        if away {
+            self.swap_shape(id, compiled);
             return false;
         }
         let Some(node) = self.cluster.displace(id) else {

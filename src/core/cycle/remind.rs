@@ -116,7 +116,8 @@ impl Core {
         let Some(told) = self.told.get_mut(&pod) else {
             return;
         };
-        let record = self.cluster.pod(pod).filter(|p| !matches!(p.stage, PodStage::Bound(_)));
+        let placed = |p: &&Pod| matches!(p.stage, PodStage::Bound(_) | PodStage::Away(_));
+        let record = self.cluster.pod(pod).filter(|p| !placed(p));
         let Some(record) = record else {
             return self.unremind(pod);
         };

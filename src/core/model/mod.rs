@@ -33,5 +33,6 @@ pub use volumes::{Disk, PodVolume, PodVolumes};
 
 pub(crate) use requests::{amount_of, is_extended_resource};
 pub(crate) use selector::{aggregate, is_empty_term};
-pub use validate::label_key_errors;
-pub(crate) use validate::{is_qualified_name, label_value_errors};
+pub use validate::{label_key_errors, label_value_errors};
+
+pub(crate) use validate::is_qualified_name;

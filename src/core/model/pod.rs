@@ -11,7 +11,7 @@ use super::volumes::compile_volumes;
 use super::{
     Features, HostPort, NodeTerm, NodeTerms, PodRequests, PodVolumes, Related, ResourceTable,
 };
-use crate::cluster::{GroupId, NodeId, Owner};
+use crate::cluster::{AwayId, GroupId, NodeId, Owner};
 use crate::framework::ProfileId;
 use crate::io::{PodRef, Tick};
 
@@ -84,14 +84,16 @@ pub enum PodStage {
     Assumed(NodeId),
     /// Seen bound on a node.
     Bound(NodeId),
+    /// Seen bound on a node that is not known.
+    Away(AwayId),
 }
 
 impl PodStage {
-    /// The node it occupies.
+    /// The node it occupies, of those that are known.
     #[must_use]
     pub const fn node(self) -> Option<NodeId> {
         match self {
-            Self::Pending => None,
+            Self::Pending | Self::Away(_) => None,
             Self::Assumed(node) | Self::Bound(node) => Some(node),
         }
     }

@@ -55,7 +55,8 @@ pub fn label_key_errors(key: &str) -> Vec<String> {
 }
 
 /// What is wrong with a label value; empty if nothing.
-pub(crate) fn label_value_errors(value: &str) -> Vec<String> {
+#[must_use]
+pub fn label_value_errors(value: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if value.len() > 63 {
         errors.push("must be no more than 63 bytes".to_owned());

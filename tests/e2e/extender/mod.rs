@@ -47,6 +47,7 @@ async fn start(cluster: &Cluster, name: &str, extenders: Vec<Extender>) -> Resul
     let options = Options {
         configuration,
         kubeconfig: None,
+        node_selector: None,
         serve: None,
         seed: 0,
         max_in_unschedulable_secs: 300,

@@ -78,6 +78,7 @@ async fn start(cluster: &Cluster, book: &Arc<Book>) -> Result<Scheduler> {
     let options = Options {
         configuration,
         kubeconfig: None,
+        node_selector: None,
         serve: None,
         seed: 0,
         max_in_unschedulable_secs: 300,

@@ -107,8 +107,10 @@ fn apply(cluster: &mut Cluster, placed: &mut Vec<PodId>, op: Op) {
         }
         Op::Place(load, at, assumed) => {
             let pod = cluster.add_wire_pod(&load);
-            let node = cluster.node_or_ghost(NODES[at]);
-            cluster.place(pod, node, assumed);
+            match cluster.node_by_name(NODES[at]) {
+                Some(node) => cluster.place(pod, node, assumed),
+                None => drop(cluster.put(pod, NODES[at])),
+            }
             placed.push(pod);
         }
         Op::RemovePod(i) if !placed.is_empty() => {

@@ -1,4 +1,5 @@
 mod approval;
+mod away;
 mod binding;
 mod choosy;
 mod custom;
