@@ -243,7 +243,11 @@ mod tests {
             ("in in (in)", "in in (in)"),
         ];
         for (text, expected) in table {
-            assert_eq!(text.parse::<NodeSelector>().map(|s| s.0).as_deref(), Ok(expected), "{text}");
+            assert_eq!(
+                text.parse::<NodeSelector>().map(|s| s.0).as_deref(),
+                Ok(expected),
+                "{text}"
+            );
         }
     }
 

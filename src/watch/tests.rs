@@ -165,7 +165,8 @@ async fn a_list_comes_in_pages() {
 #[tokio::test(start_paused = true)]
 async fn nodes_of_the_shard_are_watched_and_all_of_everything_else() {
     let follow = |client, sink| tokio::spawn(stream::follow::<Node>(client, sink));
-    let node = |version: u32| format!(r#"{{"metadata":{{"name":"n","resourceVersion":"{version}"}}}}"#);
+    let node =
+        |version: u32| format!(r#"{{"metadata":{{"name":"n","resourceVersion":"{version}"}}}}"#);
     // A node that leaves the shard is told as one that is gone.
     let script = vec![list(5, &[node(4)]), Answer::Cut(vec![event("DELETED", &node(6))])];
     let (seen, asked) = play_with(script, 4, follow).await;

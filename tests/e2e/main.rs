@@ -19,6 +19,7 @@ mod parity;
 mod placement;
 mod points;
 mod serve;
+mod several;
 mod support;
 mod surface;
 mod volumes;

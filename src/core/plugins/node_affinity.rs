@@ -99,7 +99,10 @@ impl Plugin for NodeAffinity {
             return Hint::Queue;
         };
         let was = crate::cluster::Labels { info: &before.info, syms: &cx.cluster.syms };
-        if matches(cx.shape, &was) { Hint::Skip } else { Hint::Queue }
+        // Upstream forgets the added affinity here: a node that comes to match it wakes
+        // nobody there.
+        let suited = self.added_required.as_ref().is_none_or(|t| t.matches(&was));
+        if suited && matches(cx.shape, &was) { Hint::Skip } else { Hint::Queue }
     }
 
     fn as_pre_filter(&self) -> Option<&dyn PreFilter> {

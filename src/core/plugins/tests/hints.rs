@@ -345,6 +345,22 @@ fn node_affinity_and_taints_hear_of_nodes_that_become_suitable() {
         );
         assert_eq!(heard, expected, "{row}");
     }
+    // Affinity that the profile adds counts like the pod's own.
+    let added = NodeAffinityArgs {
+        added_affinity: wire(json!({"requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [
+                {"key": "foo", "operator": "In", "values": ["bar"]}]}]}})),
+    };
+    let added = NodeAffinity::new(&added).unwrap();
+    let (plain, fits) = (node("n"), node("n").label("foo", "bar"));
+    for (row, before, after, expected) in [
+        ("it becomes suitable", &plain, &fits, true),
+        ("it becomes unsuitable", &fits, &plain, false),
+        ("it stays suitable", &fits, &fits.clone().label("k", "v"), false),
+    ] {
+        let heard = of_node(&added, &pod("p"), Some(before.clone()), Some(after.clone()));
+        assert_eq!(heard, expected, "by the profile: {row}");
+    }
     let asks = pod("p").tolerate("dedicated", "Equal", "user2", "NoSchedule");
     let of = |user: &str| node("n").taint("dedicated", user, "NoSchedule");
     let table = [
