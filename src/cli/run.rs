@@ -237,3 +237,29 @@ impl ServingArgs {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Run {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn the_shard_is_a_flag_and_a_wrong_one_is_refused_by_its_name() {
+        let parse = |selector: &str| Run::try_parse_from(["run", "--node-selector", selector]);
+        let options = parse("pool == a").unwrap().args.options(&Registry::default()).unwrap();
+        assert_eq!(options.node_selector.unwrap().as_str(), "pool=a");
+        let error = parse("pool=a b").unwrap_err().to_string();
+        let expected = "invalid value 'pool=a b' for '--node-selector <SELECTOR>': found 'b', \
+                        expected: ',' or the end; write for example";
+        assert!(error.contains(expected), "{error}");
+        let all = Run::try_parse_from(["run"]).unwrap().args;
+        assert_eq!(all.options(&Registry::default()).unwrap().node_selector, None);
+    }
+}

@@ -282,7 +282,7 @@ impl Driver {
             self.reported = holder.map(str::to_owned);
             let leader = holder.unwrap_or("nobody");
             tracing::info!(lease = %self.lease(), %leader, "new leader");
-            if let Some(theirs) = self.lock.differs().filter(|_| holder.is_some()) {
+            if let Some(theirs) = self.lock.stranger() {
                 let (lease, ours) = (self.lease(), &self.cfg.schedules);
                 tracing::warn!(
                     %lease, %leader,

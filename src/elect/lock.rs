@@ -82,20 +82,16 @@ impl LeaseLock {
     }
 
     /// What the holder schedules, if that is something else than we do.
-    pub(super) fn differs(&self) -> Option<&str> {
-        let annotations = self.seen.as_ref()?.metadata.annotations.as_ref()?;
-        let theirs = annotations.get(SCHEDULES)?;
-        (!self.schedules.is_empty() && *theirs != self.schedules).then_some(theirs)
+    pub(super) fn stranger(&self) -> Option<String> {
+        self.seen.as_ref().and_then(|lease| stranger(lease, &self.schedules))
     }
 
-    /// Says on the Lease what we schedule.
-    fn sign(&self, lease: &mut Lease) {
-        let annotations = &mut lease.metadata.annotations;
-        if self.schedules.is_empty() {
-            annotations.iter_mut().for_each(|all| drop(all.remove(SCHEDULES)));
-        } else {
-            let all = annotations.get_or_insert_default();
-            all.insert(SCHEDULES.to_owned(), self.schedules.clone());
+    /// Says on the Lease what we schedule, if it becomes ours.
+    fn sign(&self, lease: &mut Lease, wanted: &Record) {
+        if !self.schedules.is_empty() && !wanted.holder.is_empty() {
+            let said = format!("{} ({})", self.schedules, wanted.holder);
+            let annotations = lease.metadata.annotations.get_or_insert_default();
+            annotations.insert(SCHEDULES.to_owned(), said);
         }
     }
 
@@ -122,7 +118,7 @@ impl LeaseLock {
             },
             spec: Some(wanted.into()),
         };
-        self.sign(&mut lease);
+        self.sign(&mut lease, wanted);
         let made = within(deadline, self.api.create(&PostParams::default(), &lease)).await?;
         Ok(record(self.seen.insert(made)))
     }
@@ -137,7 +133,7 @@ impl LeaseLock {
             return Err(CallError::Conflict);
         };
         lease.spec = Some(wanted.into());
-        self.sign(&mut lease);
+        self.sign(&mut lease, wanted);
         let params = PostParams::default();
         let call = self.api.replace(&self.name, &params, &lease);
         let made = match within(deadline, call).await {
@@ -182,6 +178,22 @@ impl LeaseLock {
     }
 }
 
+/// What the holder of a Lease schedules, if it does not stand for the same as we do.
+/// Other programs keep an annotation that they find, so it names who wrote it.
+fn stranger(lease: &Lease, ours: &str) -> Option<String> {
+    let holder = record(lease).holder;
+    if holder.is_empty() || ours.is_empty() {
+        return None;
+    }
+    let said = lease.metadata.annotations.as_ref().and_then(|all| all.get(SCHEDULES));
+    let theirs = said.and_then(|said| said.strip_suffix(&format!(" ({holder})")));
+    match theirs {
+        Some(theirs) if theirs == ours => None,
+        Some(theirs) => Some(theirs.to_owned()),
+        None => Some("something it does not say, as a scheduler other than Muster".to_owned()),
+    }
+}
+
 fn record(lease: &Lease) -> Record {
     lease.spec.as_ref().map(Record::from).unwrap_or_default()
 }
@@ -209,4 +221,43 @@ fn chain(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::coordination::v1::LeaseSpec;
+
+    use super::*;
+
+    #[test]
+    fn a_holder_that_schedules_something_else_is_a_stranger() {
+        let lease = |holder: &str, said: Option<&str>| Lease {
+            metadata: ObjectMeta {
+                annotations: said.map(|s| [(SCHEDULES.to_owned(), s.to_owned())].into()),
+                ..ObjectMeta::default()
+            },
+            spec: Some(LeaseSpec {
+                holder_identity: Some(holder.to_owned()),
+                ..LeaseSpec::default()
+            }),
+        };
+        let silent = Some("something it does not say, as a scheduler other than Muster");
+        let table = [
+            ("the same", "x", Some("pods of a on all nodes (x)"), None),
+            (
+                "other nodes",
+                "x",
+                Some("pods of a on nodes p=b (x)"),
+                Some("pods of a on nodes p=b"),
+            ),
+            ("signed by one before it", "kube", Some("pods of a on all nodes (x)"), silent),
+            ("not signed", "kube", None, silent),
+            ("nobody holds it", "", Some("pods of b on all nodes (x)"), None),
+        ];
+        for (row, holder, said, expected) in table {
+            let found = stranger(&lease(holder, said), "pods of a on all nodes");
+            assert_eq!(found.as_deref(), expected, "{row}");
+            assert_eq!(stranger(&lease(holder, said), ""), None, "{row}: we do not say");
+        }
+    }
 }

@@ -228,6 +228,8 @@ async fn first_come_leads_and_renews() {
     let [first, .., last] = writes.as_slice() else { panic!("{writes:?}") };
     let (first, last) = (first.spec.clone().unwrap(), last.spec.clone().unwrap());
     assert_eq!(first.holder_identity.as_deref(), Some("a"));
+    let said = writes[0].metadata.annotations.as_ref().unwrap().get(lock::SCHEDULES);
+    assert_eq!(said.map(String::as_str), Some("pods of a (a)"));
     assert_eq!((first.lease_duration_seconds, first.lease_transitions), (Some(60), Some(0)));
     assert_eq!(first.acquire_time, first.renew_time);
     assert_eq!((&last.acquire_time, last.lease_transitions), (&first.acquire_time, Some(0)));

@@ -28,6 +28,7 @@ muster_extender_waiting_pods gauge \n\
 muster_malformed_objects_total counter kind
 muster_pod_rejections_total counter plugin,profile
 muster_quarantined_pods_total counter \n\
+muster_shard_info gauge node_selector
 muster_watch_events_total counter kind
 scheduler_async_api_call_execution_duration_seconds histogram call_type,result
 scheduler_async_api_call_execution_total counter call_type,result

@@ -124,7 +124,7 @@ impl Scheduler {
                 mailbox: mailbox.clone(),
                 listed: listed.clone(),
                 stop: stop.clone(),
-                configz: configz(configuration, nodes),
+                configz: surface::configz(configuration, nodes),
                 explanations: Arc::new(tokio::sync::Semaphore::new(surface::EXPLANATIONS)),
             };
             let surface = Arc::new(status);
@@ -275,15 +275,6 @@ fn lost(ended: Result<Result<(), ElectError>, tokio::task::JoinError>) -> ExitCo
         }
     }
     ExitCode::FAILURE
-}
-
-/// What `/configz` shows: the shard is a flag, and no field of the configuration.
-fn configz(configuration: &Configuration, nodes: Option<&NodeSelector>) -> serde_json::Value {
-    let mut shown = configuration.configz();
-    if let Some(nodes) = nodes {
-        shown["muster"] = serde_json::json!({"nodeSelector": nodes.as_str()});
-    }
-    shown
 }
 
 /// Starts the election, or leads at once if there is none.

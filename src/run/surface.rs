@@ -10,7 +10,9 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::Shutdown;
 use super::owner::{Listed, Message, Question};
+use crate::config::Configuration;
 use crate::serve::Surface;
+use crate::shard::NodeSelector;
 
 /// The owner answers between two batches; longer than this it is stuck.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -25,6 +27,15 @@ pub(super) struct Status {
     pub(super) configz: Value,
     /// Turns to explain a pod: [`EXPLANATIONS`] at a time.
     pub(super) explanations: Arc<Semaphore>,
+}
+
+/// What `/configz` shows. The shard is a flag, and no field of the configuration.
+pub(super) fn configz(configuration: &Configuration, nodes: Option<&NodeSelector>) -> Value {
+    let mut shown = configuration.configz();
+    if let Some(nodes) = nodes {
+        shown["muster"] = json!({"nodeSelector": nodes.as_str()});
+    }
+    shown
 }
 
 /// Asks the owner and waits for its answer.
@@ -97,5 +108,21 @@ impl Surface for Status {
             answer.map(Some).map_err(|e| e.to_string())
         }
         .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configz_shows_the_shard_beside_the_configuration() {
+        let configuration = Configuration::default();
+        let nodes: NodeSelector = "pool = a".parse().unwrap();
+        let mut shown = configz(&configuration, Some(&nodes));
+        assert_eq!(shown["muster"].take(), json!({"nodeSelector": "pool=a"}));
+        shown.as_object_mut().unwrap().remove("muster");
+        assert_eq!(shown, configz(&configuration, None));
+        assert_eq!(shown, configuration.configz());
     }
 }

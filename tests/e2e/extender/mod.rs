@@ -3,6 +3,7 @@
 //! extenders do, what happens in the cluster is taken in at once.
 
 mod cases;
+mod ending;
 mod lag;
 mod server;
 
@@ -128,6 +129,7 @@ async fn extenders_take_part_and_whatever_they_do_pods_run_or_say_why() -> Resul
     cases::dead_and_alive(&cluster).await.context("an extender that is down")?;
     cases::managed(&cluster).await.context("an extender with resources of its own")?;
     cases::preempts(&cluster).await.context("an extender with a say in preemption")?;
+    ending::at_the_end(&cluster).await.context("the end of a scheduler")?;
     lag::ingestion(&cluster).await.context("ingestion beside a slow extender")?;
     cluster.check_room().await?;
     cluster.say("done");

@@ -17,9 +17,9 @@ use crate::support::{Cluster, SOON, eventually};
 /// Nodes of each pool.
 const NODES: usize = 16;
 /// Nodes that change their pool.
-const MOVING: usize = 9;
+const MOVING: usize = 48;
 /// Changes of pools under load.
-const MOVES: usize = 60;
+const MOVES: usize = 288;
 /// For hundreds of binds, on a slow machine.
 const LONG: Duration = Duration::from_secs(180);
 /// A scheduler binds on a node that has left its pool for no longer than this.
@@ -122,23 +122,27 @@ async fn moving(cluster: &Cluster, recorder: &Recorder, players: &[Player; 3]) -
     // The pods that waited take the first three places.
     create(cluster, "moving", "a", MOVING).await?;
     let room = MOVING * PODS_PER_NODE;
-    // Two thirds of the room, so that every scheduler finds some wherever nodes are.
-    let each = room * 2 / 9;
+    // A ninth each: in the end a pool has a third of the nodes, and even with all pods of
+    // the two others there its own have room.
+    let each = room / 9;
     let wander = async {
         for i in 0..MOVES {
             let node = format!("moving-{:02}", i * 5 % MOVING);
-            // Another pool than before: nodes come by every MOVING steps.
+            // All are visited in MOVING steps.
             let pool = POOLS[(i / MOVING + i + 1) % POOLS.len()].1;
             relabel(&cluster.admin, &node, pool).await?;
             // The rate of moves, not a wait for anything.
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(Duration::from_millis(12)).await;
         }
         anyhow::Ok(())
     };
     let arrive = async {
-        for i in 0..each - 1 {
+        let mut left = each - 1;
+        while left > 0 {
+            let wave = left.min(5);
+            left -= wave;
             for player in players {
-                pods(cluster, &format!("wave-{i:03}"), player, 1).await?;
+                pods(cluster, &format!("wave-{left:03}"), player, wave).await?;
             }
         }
         anyhow::Ok(())

@@ -11,7 +11,7 @@ use super::{
     NODE, PODS_PER_NODE, Player, check_blindness, check_logs, check_users, cluster, players, pods,
     tell, waits,
 };
-use crate::support::Cluster;
+use crate::support::{Cluster, eventually};
 
 /// Nodes of each round.
 const NODES: usize = 60;
@@ -170,6 +170,11 @@ async fn brim(done: &mut Done<'_>, players: &[Player; 3]) -> Result<()> {
 /// of them, and not one bind is too many.
 async fn in_turn(done: &mut Done<'_>, players: &[Player; 3]) -> Result<()> {
     create(done.cluster, "turn", 3).await?;
+    let nodes = 4 + 3 * NODES;
+    eventually("told of the nodes", LONG, || async {
+        Ok(done.recorder.history().moves.len() == nodes)
+    })
+    .await?;
     let all = done.free();
     let mut free = all;
     ensure!(free > players.len(), "{free} places are left");
@@ -186,7 +191,7 @@ async fn in_turn(done: &mut Done<'_>, players: &[Player; 3]) -> Result<()> {
     }
     for player in players {
         pods(done.cluster, "none", player, 1).await?;
-        waits(done.cluster, &format!("none-{}-0000", player.pool), 4 + 3 * NODES).await?;
+        waits(done.cluster, &format!("none-{}-0000", player.pool), nodes).await?;
     }
     done.cluster.say(&format!("then in turn, {all} places to the last: nobody overcommits"));
     Ok(())
