@@ -45,6 +45,8 @@ pub mod reason {
     pub const HALF_BOUND: &str = "HalfBound";
     /// The minimum is bound.
     pub const SCHEDULED: &str = "Scheduled";
+    /// The minimum is not bound, so it cannot run.
+    pub const NOT_SCHEDULED: &str = "NotScheduled";
     /// The minimum is bound, and not all of it runs yet.
     pub const STARTING: &str = "Starting";
     /// The minimum does not run although its time is over.
@@ -79,8 +81,8 @@ names! {
         Scheduled,
         /// The minimum runs or has succeeded.
         Running,
-        /// The minimum was bound, and since then so many members were lost that it
-        /// is no longer reached.
+        /// The minimum was bound and is no longer reached: members were lost, or it
+        /// was raised.
         Degraded,
         /// All members have ended, and the minimum has succeeded.
         Succeeded,
@@ -100,9 +102,9 @@ pub struct PodGroupStatus {
     /// asks for. Scheduling: the minimum exists, and is not bound. Waiting: room is
     /// reserved, and it waits for a permit or for more room. Scheduled: the minimum is
     /// bound, and not all of it runs yet. Running: the minimum runs or has succeeded.
-    /// Degraded: the minimum was bound, and so many members were lost since then that
-    /// it is no longer reached. Succeeded, Failed: all members have ended, and the
-    /// minimum has or has not succeeded.
+    /// Degraded: the minimum was bound and is no longer reached, because members were
+    /// lost or it was raised. Succeeded, Failed: all members have ended, and the minimum
+    /// has or has not succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
     /// Why it is in this phase, in one word.
@@ -170,8 +172,8 @@ impl PodGroupStatus {
     }
 }
 
-/// Members, counted. A member that is being deleted counts as terminating and as
-/// nothing else, unless it has ended.
+/// Members, counted. A member that has not ended and is being deleted, or is on a
+/// node that is lost, counts as that and as nothing else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MemberCounts {
@@ -187,6 +189,8 @@ pub struct MemberCounts {
     pub succeeded: i32,
     /// Members that have failed.
     pub failed: i32,
+    /// Members on nodes that are not ready or are gone: they count as nothing else.
+    pub lost: i32,
     /// Members that are being deleted: they neither count nor block a replacement.
     pub terminating: i32,
 }

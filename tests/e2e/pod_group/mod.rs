@@ -137,7 +137,7 @@ async fn status_and_columns(admin: &Client) -> Result<()> {
     let status = json!({
         "observedGeneration": 1, "phase": "Waiting", "reason": muster::reason::WAITING_FOR_PERMIT,
         "minMember": 4, "members": {"existing": 4, "scheduled": 1, "running": 0, "ready": 3,
-            "succeeded": 3, "failed": 0, "terminating": 0},
+            "succeeded": 3, "failed": 0, "lost": 0, "terminating": 0},
         "domain": {"level": "rack", "key": "example.com/rack", "value": "r1"},
         "conditions": [{"type": muster::condition::SCHEDULED, "status": "False",
             "reason": muster::reason::WAITING_FOR_PERMIT, "message": "waits",
