@@ -158,7 +158,7 @@ impl Parser {
         let Some(key) = self.word() else {
             return Err(format!("found {}, expected: a label key", self.found()));
         };
-        valid(&key, label_key_errors(&key))?;
+        valid(&key, &label_key_errors(&key))?;
         if absent {
             return Ok((key.clone(), format!("!{key}")));
         }
@@ -194,7 +194,7 @@ impl Parser {
         if matches!(operator, "<" | ">") && value.parse::<i64>().is_err() {
             return Err(format!("{key}{operator}{value}: the value must be an integer"));
         }
-        valid(&value, label_value_errors(&value))?;
+        valid(&value, &label_value_errors(&value))?;
         Ok(value)
     }
 
@@ -206,7 +206,7 @@ impl Parser {
         let mut values = BTreeSet::new();
         loop {
             let value = self.word().unwrap_or_default();
-            valid(&value, label_value_errors(&value))?;
+            valid(&value, &label_value_errors(&value))?;
             values.insert(value);
             if self.take(")") {
                 return Ok(values);
@@ -218,7 +218,7 @@ impl Parser {
     }
 }
 
-fn valid(text: &str, errors: Vec<String>) -> Result<(), String> {
+fn valid(text: &str, errors: &[String]) -> Result<(), String> {
     if errors.is_empty() { Ok(()) } else { Err(format!("{text:?}: {}", errors.join("; "))) }
 }
 

@@ -5,8 +5,8 @@ use crate::model::{PodId, PodStage};
 
 /// What a transaction has done, by sub-ledger, newest last.
 ///
-/// Resources, ports and pod counts move with [`Step::Placed`] and
-/// [`Step::Displaced`], volumes with [`Step::Volumes`]. The ledgers of later
+/// Resources, ports and pod counts move with `Step::Placed` and
+/// `Step::Displaced`, volumes with `Step::Volumes`. The ledgers of later
 /// capabilities (devices, NUMA, budgets, nominations) join as further steps of
 /// this list, so that one rollback undoes them in reverse order.
 #[derive(Debug, Default)]

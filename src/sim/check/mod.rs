@@ -3,7 +3,7 @@
 //! Sees only what the API server accepted. Keeps its own ledger, with its own
 //! arithmetic, and says what should never be: a node with more on it than it has
 //! (S1), a pod that moved or a late write of a deposed leader (S3), a victim that a
-//! budget guards or that is no less important (S4, S5), a pod that was not ours (S6); and, when everything has come to rest, what [`rest`] finds. Must
+//! budget guards or that is no less important (S4, S5), a pod that was not ours (S6); and, when everything has come to rest, what `rest` finds. Must
 //! never share code with a plugin.
 
 mod evictions;

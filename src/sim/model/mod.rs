@@ -3,7 +3,7 @@
 //! Owns a model API server and the controllers and kubelets that speak to it.
 //! Each is a plain state machine: it is told what happened and when, and answers
 //! with what it will do and when. Must never look into the scheduler, and never
-//! reach it but through [`crate::link`].
+//! reach it but through `crate::link`.
 
 pub(crate) mod api;
 pub mod budget;
