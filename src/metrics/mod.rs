@@ -63,6 +63,8 @@ struct Inner {
     extender_seconds: HistogramVec,
     extender_out_of_range: IntCounterVec,
     watch_events: IntCounterVec,
+    group_writes: IntCounterVec,
+    group_lag: Histogram,
 }
 
 /// Gauges that [`Metrics::set_pending`] sets.
@@ -116,6 +118,8 @@ impl Metrics {
             extender_seconds: make.histograms(families::EXTENDER_DURATION),
             extender_out_of_range: make.counters(families::EXTENDER_OUT_OF_RANGE),
             watch_events: make.counters(families::WATCH_EVENTS),
+            group_writes: make.counters(families::POD_GROUP_STATUS),
+            group_lag: make.histogram(families::POD_GROUP_STATUS_LAG),
             made: Vec::new(),
             registry: registry.clone(),
         };
@@ -250,6 +254,15 @@ impl Metrics {
     /// The checker found an invariant broken.
     pub fn audit_violation(&self, invariant: &str) {
         self.0.audit_violations.with_label_values(&[invariant]).inc();
+    }
+
+    /// A write of a pod group's status: its result, and how long after the change
+    /// that it tells.
+    pub fn pod_group_status(&self, result: &str, lag: f64) {
+        self.0.group_writes.with_label_values(&[result]).inc();
+        if result == "written" {
+            self.0.group_lag.observe(lag);
+        }
     }
 
     /// A change arrived from the API server.

@@ -35,6 +35,7 @@ use self::clock::Clock;
 use self::owner::{Listed, Owner};
 use crate::ask::Asker;
 use crate::config::Configuration;
+use crate::controller::{self, Board};
 use crate::elect::{self, ElectConfig, ElectError, Leadership};
 use crate::extend::{self, Extenders};
 use crate::metrics::Metrics;
@@ -89,6 +90,7 @@ pub struct Scheduler {
     owner_ended: oneshot::Receiver<()>,
     writer_ended: oneshot::Receiver<()>,
     watches_ended: oneshot::Receiver<()>,
+    controller: JoinHandle<()>,
     mailbox: mpsc::Sender<Message>,
     client: kube::Client,
     nodes: Option<NodeSelector>,
@@ -147,9 +149,23 @@ impl Scheduler {
             metrics: metrics.clone(),
             host: process::hostname(),
         })?;
-        let watches_ended =
-            watch::start(config.clone(), nodes, mailbox.clone(), metrics.clone(), end.clone())
-                .context("start the watches' thread")?;
+        let board = Arc::new(Board::default());
+        let controller = controller::start(
+            config,
+            board.clone(),
+            leadership.clone(),
+            metrics.clone(),
+            end.clone(),
+        )?;
+        let watches_ended = watch::start(
+            config.clone(),
+            nodes,
+            mailbox.clone(),
+            board,
+            metrics.clone(),
+            end.clone(),
+        )
+        .context("start the watches' thread")?;
         let extenders = Extenders::start(extend::Setup {
             extenders: &configuration.extenders,
             config,
@@ -192,6 +208,7 @@ impl Scheduler {
             owner_ended,
             writer_ended,
             watches_ended,
+            controller,
             mailbox,
             client,
             nodes: options.node_selector,
@@ -225,6 +242,10 @@ impl Scheduler {
                 }
                 _ = &mut self.watches_ended => {
                     error!("the watching thread has ended");
+                    return Ok(ExitCode::from(2));
+                }
+                _ = &mut self.controller => {
+                    error!("the controller has ended");
                     return Ok(ExitCode::from(2));
                 }
                 ended = &mut self.election => return Ok(lost(ended)),

@@ -75,7 +75,8 @@ async fn play_with(
     let client = kube::Client::new(service, "default");
     let (inputs, mut inbox) = mpsc::channel(16);
     let nodes = Some("pool=a,zone in (x,y)".into());
-    let sink = Sink { inputs, metrics: Metrics::new(), pace: Arc::default(), nodes };
+    let (pace, board) = (Arc::default(), Arc::default());
+    let sink = Sink { inputs, metrics: Metrics::new(), pace, board, nodes };
     let task = follow(client, sink);
     let mut seen = Vec::new();
     while seen.len() < expected {
