@@ -86,13 +86,24 @@ impl Plugin for GpuIdleness {
         NAME
     }
 
+    fn as_facet(&self) -> Option<&dyn Facet> {
+        Some(self)
+    }
+
+    fn as_score(&self) -> Option<&dyn Score> {
+        Some(self)
+    }
+}
+
+impl Facet for GpuIdleness {
     /// Two pods alike but for the namespace may score differently.
     fn facet(&self, pod: &k8s::Pod) -> Option<Box<str>> {
         Some(pod.metadata.namespace.as_str().into())
     }
 
-    fn as_score(&self) -> Option<&dyn Score> {
-        Some(self)
+    /// So that weights can be changed while the scheduler runs.
+    fn depends_on_args(&self) -> bool {
+        false
     }
 }
 

@@ -16,6 +16,7 @@ mod preempt;
 mod probe;
 mod random;
 mod related;
+mod reload;
 mod remind;
 mod stages;
 mod subtle;
