@@ -20,6 +20,7 @@ use serde::{Deserialize, de};
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -40,6 +41,13 @@ type Store = BTreeMap<Arc<str>, Arc<RawValue>>;
 pub(super) struct FullNodes {
     nodes: Arc<Mutex<Store>>,
     listed: watch::Receiver<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for FullNodes {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 impl FullNodes {
@@ -50,8 +58,8 @@ impl FullNodes {
         let client = client::watching(config)?;
         let nodes = Arc::<Mutex<Store>>::default();
         let (done, listed) = watch::channel(false);
-        runtime.spawn(follow(client, Arc::clone(&nodes), done));
-        Ok(Self { nodes, listed })
+        let task = runtime.spawn(follow(client, Arc::clone(&nodes), done));
+        Ok(Self { nodes, listed, task })
     }
 
     /// Whole nodes of these names, in order; those that are gone are left out.
