@@ -18,6 +18,7 @@ mod observer;
 mod parity;
 mod placement;
 mod points;
+mod reload;
 mod serve;
 mod support;
 mod surface;
