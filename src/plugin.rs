@@ -340,6 +340,42 @@ mod tests {
         );
     }
 
+    /// Says when it is dropped.
+    struct Guard(mpsc::UnboundedSender<Value>, Value);
+
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            let _ = self.0.send(self.1.clone());
+        }
+    }
+
+    #[tokio::test]
+    async fn other_arguments_end_a_feed_and_start_another_and_the_same_do_not() {
+        let (gone, mut ended) = mpsc::unbounded_channel();
+        let registry = Registry::default().plugin("Idle", |_| Ok(Idle)).feed("Idle", move |feed| {
+            let gone = gone.clone();
+            async move {
+                let args = feed.args().value().cloned().unwrap_or_default();
+                let _guard = Guard(gone, args.clone());
+                feed.key("args", args).await.unwrap();
+                std::future::pending::<()>().await;
+            }
+        });
+        let (mailbox, mut inbox) = mpsc::channel(16);
+        let mut feeds = registry.feeds(&mailbox, &Shutdown::new());
+        let (one, two) = (json!({"v": 1}), json!({"v": 2}));
+        let with = |args: &Value| [profile("a", &registry, Some(args.clone()))];
+        feeds.follow(&with(&one));
+        assert!(inbox.recv().await.is_some());
+        feeds.follow(&with(&one));
+        feeds.follow(&with(&two));
+        assert_eq!(ended.recv().await, Some(one));
+        assert!(inbox.recv().await.is_some());
+        feeds.follow(&[]);
+        assert_eq!(ended.recv().await, Some(two));
+        assert!(inbox.try_recv().is_err(), "each was started once");
+    }
+
     #[tokio::test]
     async fn feeds_end_with_the_scheduler() {
         let registry =

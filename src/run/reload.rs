@@ -66,6 +66,26 @@ impl Refusal {
 /// What a look at the file showed: its text, or why there is none.
 type Shown = Result<String, String>;
 
+/// What was seen of the file.
+#[derive(Debug, Default)]
+struct Looks {
+    last: Option<Shown>,
+    /// Taken up or refused.
+    dealt_with: Option<Shown>,
+    /// To be tried again, and said so.
+    put_off: Option<Shown>,
+}
+
+impl Looks {
+    /// Whether a look shows what has to be dealt with. What was not there before may be
+    /// half written: the next look tells.
+    fn is_news(&mut self, shown: &Shown) -> bool {
+        let settled = self.last.as_ref() == Some(shown);
+        self.last = Some(shown.clone());
+        settled && self.dealt_with.as_ref() != Some(shown)
+    }
+}
+
 /// The one who follows the file.
 pub(super) struct Follower {
     pub(super) path: PathBuf,
@@ -90,7 +110,7 @@ impl Follower {
     pub(super) async fn run(mut self) {
         let mut looks = tokio::time::interval(self.every);
         looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let (mut last, mut dealt_with, mut put_off) = (None, None, None);
+        let mut seen = Looks::default();
         let end = self.end.clone();
         loop {
             tokio::select! {
@@ -100,20 +120,19 @@ impl Follower {
             let Some(shown) = self.look().await else {
                 return;
             };
-            // It may be half written: the next look tells.
-            let settled = last.as_ref() == Some(&shown);
-            last = Some(shown.clone());
-            if settled && dealt_with.as_ref() != Some(&shown) {
+            if seen.is_news(&shown) {
                 match self.take_up(&shown).await {
-                    Ok(()) => dealt_with = Some(shown),
+                    Ok(()) => seen.dealt_with = Some(shown),
                     Err(Refusal::Ended) => return,
-                    Err(Refusal::Busy(_)) if put_off.as_ref() == Some(&shown) => {}
+                    Err(refusal @ Refusal::Busy(_)) => {
+                        if seen.put_off.as_ref() != Some(&shown) {
+                            self.refused(&refusal);
+                        }
+                        seen.put_off = Some(shown);
+                    }
                     Err(refusal) => {
                         self.refused(&refusal);
-                        match refusal {
-                            Refusal::Busy(_) => put_off = Some(shown),
-                            _ => dealt_with = Some(shown),
-                        }
+                        seen.dealt_with = Some(shown);
                     }
                 }
             }
@@ -224,3 +243,7 @@ pub(super) fn backoff(configuration: &Configuration) -> Backoff {
         max_secs: configuration.pod_max_backoff_seconds,
     }
 }
+
+#[cfg(test)]
+#[path = "reload_tests.rs"]
+mod tests;

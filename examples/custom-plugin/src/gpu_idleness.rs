@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use muster::plugin::{
-    About, Args, Cluster, Feed, MAX_SCORE, NodeView, Plugin, PodShape, PreScoreResult,
+    About, Args, Cluster, Facet, Feed, MAX_SCORE, NodeView, Plugin, PodShape, PreScoreResult,
     RegistryError, Score, State, k8s,
 };
 use serde::Deserialize;

@@ -223,6 +223,8 @@ impl Audit {
 
     /// The core has taken up other profiles.
     pub fn reloaded(&mut self, reload: &Reload) {
+        // What came before is judged by what held then.
+        self.owing();
         self.version += 1;
         for profile in &reload.profiles {
             let mut facts = ProfileFacts::of(profile);
