@@ -3,7 +3,8 @@
 //! The library behind the program `muster`. The scheduling itself is in the
 //! crate `muster-core`, which does no I/O; here is the live shell around it:
 //! [`watch`] turns the API server's objects into inputs, [`mod@run`] drives the
-//! core, [`mod@write`] turns its effects into API calls, [`ask`] asks servers of the
+//! core, [`mod@write`] turns its effects into API calls, [`controller`] writes the status of
+//! pod groups, [`ask`] asks servers of the
 //! user's own. A program with plugins of its own calls [`run()`]; [`plugin`] has what
 //! their authors need.
 #![forbid(unsafe_code)]
@@ -12,6 +13,7 @@ pub mod ask;
 pub mod cli;
 pub mod client;
 pub mod config;
+pub mod controller;
 pub mod elect;
 pub mod explain;
 pub mod extend;

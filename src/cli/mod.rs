@@ -4,6 +4,7 @@
 //! never hold logic of its own beyond turning flags into options.
 
 mod config;
+mod crds;
 pub mod explain;
 mod fuzz;
 mod run;
@@ -29,6 +30,8 @@ enum Command {
     Run(Box<run::Args>),
     /// Look at a configuration.
     Config(config::ConfigArgs),
+    /// Print the definitions of Muster's kinds, for `kubectl apply -f -`.
+    Crds(crds::CrdsArgs),
     /// Say why a pod goes where it goes, from a file of objects.
     Explain(explain::ExplainArgs),
     /// Try a scenario on a simulated cluster.
@@ -41,6 +44,7 @@ pub fn main(registry: &Registry) -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(args) => run::main(*args, registry),
         Command::Config(args) => config::run(&args, registry),
+        Command::Crds(args) => crds::run(&args),
         Command::Explain(args) => explain::run(&args, registry),
         Command::Simulate(args) => simulate::run(args),
     };

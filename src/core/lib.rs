@@ -14,6 +14,7 @@ mod bugs;
 pub mod cluster;
 mod cycle;
 pub mod framework;
+pub mod gang;
 mod hash;
 pub mod io;
 pub mod model;

@@ -270,6 +270,17 @@ pub(super) const WATCH_EVENTS: Family = counter(
     &["kind"],
     "Number of changes received from the API server, by kind.",
 );
+pub(super) const POD_GROUP_STATUS: Family = counter(
+    "muster_pod_group_status_writes_total",
+    &["result"],
+    "Number of writes of the status of pod groups, by the result (written, conflict: the group has changed since, gone, not_leading, error).",
+);
+pub(super) const POD_GROUP_STATUS_LAG: Family = histogram(
+    "muster_pod_group_status_lag_seconds",
+    &[],
+    SLI,
+    "Time from a change of a pod group or its members until the status that says so is written.",
+);
 pub(super) const BUILD_INFO: Family =
     gauge("muster_build_info", &["version"], "Always 1; the label says which build is running.");
 

@@ -66,6 +66,8 @@ struct Inner {
     config_version: IntGaugeVec,
     config_applied: IntGaugeVec,
     config_current: IntGaugeVec,
+    group_writes: IntCounterVec,
+    group_lag: Histogram,
 }
 
 /// Gauges that [`Metrics::set_pending`] sets.
@@ -122,6 +124,8 @@ impl Metrics {
             config_version: make.gauges(families::CONFIG_VERSION),
             config_applied: make.gauges(families::CONFIG_APPLIED),
             config_current: make.gauges(families::CONFIG_CURRENT),
+            group_writes: make.counters(families::POD_GROUP_STATUS),
+            group_lag: make.histogram(families::POD_GROUP_STATUS_LAG),
             made: Vec::new(),
             registry: registry.clone(),
         };
@@ -276,6 +280,15 @@ impl Metrics {
         self.0.config_version.with_label_values(&[] as &[&str]).set(version);
         self.0.config_applied.with_label_values(&[] as &[&str]).set(since);
         self.config_unchanged();
+    }
+
+    /// A write of a pod group's status: its result, and how long after the change
+    /// that it tells.
+    pub fn pod_group_status(&self, result: &str, lag: f64) {
+        self.0.group_writes.with_label_values(&[result]).inc();
+        if result == "written" {
+            self.0.group_lag.observe(lag);
+        }
     }
 
     /// A change arrived from the API server.

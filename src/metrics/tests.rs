@@ -30,6 +30,8 @@ muster_extender_calls_total counter extender,verb,result
 muster_extender_scores_out_of_range_total counter extender
 muster_extender_waiting_pods gauge \n\
 muster_malformed_objects_total counter kind
+muster_pod_group_status_lag_seconds histogram \n\
+muster_pod_group_status_writes_total counter result
 muster_pod_rejections_total counter plugin,profile
 muster_quarantined_pods_total counter \n\
 muster_watch_events_total counter kind

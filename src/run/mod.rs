@@ -39,6 +39,7 @@ use self::clock::Clock;
 use self::owner::{Listed, Owner};
 use crate::ask::Asker;
 use crate::config::Configuration;
+use crate::controller::{self, Board};
 use crate::elect::{self, ElectConfig, ElectError, Leadership};
 use crate::extend::{self, Extenders};
 use crate::metrics::Metrics;
@@ -89,6 +90,7 @@ pub struct Scheduler {
     owner_ended: oneshot::Receiver<()>,
     writer_ended: oneshot::Receiver<()>,
     watches_ended: oneshot::Receiver<()>,
+    controller: JoinHandle<()>,
     mailbox: mpsc::Sender<Message>,
     client: kube::Client,
     metrics: Metrics,
@@ -184,8 +186,16 @@ impl Scheduler {
             metrics: metrics.clone(),
             host: process::hostname(),
         })?;
+        let board = Arc::new(Board::default());
+        let controller = controller::start(
+            config,
+            board.clone(),
+            leadership.clone(),
+            metrics.clone(),
+            end.clone(),
+        )?;
         let watches_ended =
-            watch::start(config.clone(), mailbox.clone(), metrics.clone(), end.clone())
+            watch::start(config.clone(), mailbox.clone(), board, metrics.clone(), end.clone())
                 .context("start the watches' thread")?;
         let extenders = Extenders::new(extend::Setup {
             config: config.clone(),
@@ -225,6 +235,7 @@ impl Scheduler {
             owner_ended,
             writer_ended,
             watches_ended,
+            controller,
             mailbox,
             client,
             metrics,
@@ -256,6 +267,10 @@ impl Scheduler {
                 }
                 _ = &mut self.watches_ended => {
                     error!("the watching thread has ended");
+                    return Ok(ExitCode::from(2));
+                }
+                _ = &mut self.controller => {
+                    error!("the controller has ended");
                     return Ok(ExitCode::from(2));
                 }
                 ended = &mut self.election => return Ok(lost(ended)),

@@ -1,5 +1,8 @@
 //! Watches: the API server's objects as [`Input`]s for the core.
 //!
+//! Pod groups, and what their status depends on, are told to the controller's
+//! [`Board`] as well.
+//!
 //! Owns: which kinds are watched, how they are decoded (only the fields the
 //! core reads; a malformed object is skipped, logged and counted) and how a
 //! watch recovers from 410s and cut streams. Must never judge an object, keep
@@ -13,7 +16,7 @@ mod stream;
 mod tests;
 
 pub use guard::{Guarded, Outline};
-pub use kinds::{POD_FIELDS, Watched};
+pub use kinds::{EndedMember, POD_FIELDS, Watched};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,11 +27,13 @@ use muster_api::k8s::{
     PersistentVolumeClaim, Pod, PodDisruptionBudget, PriorityClass, ReplicaSet,
     ReplicationController, Service, StatefulSet, StorageClass, VolumeAttachment,
 };
+use muster_api::muster::PodGroup;
 use muster_core::io::{Input, Kind};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tracing::error;
 
+use crate::controller::Board;
 use crate::metrics::Metrics;
 use crate::run::{Message, Shutdown};
 
@@ -49,6 +54,7 @@ struct Sink {
     inputs: mpsc::Sender<Message>,
     metrics: Metrics,
     pace: Arc<Pace>,
+    board: Arc<Board>,
 }
 
 /// Starts the watches' thread. The receiver hears when it has ended: after
@@ -56,11 +62,12 @@ struct Sink {
 pub fn start(
     config: kube::Config,
     inputs: mpsc::Sender<Message>,
+    board: Arc<Board>,
     metrics: Metrics,
     shutdown: Shutdown,
 ) -> std::io::Result<oneshot::Receiver<()>> {
     let pace = Arc::new(Pace::default());
-    let sink = Sink { inputs, metrics, pace: pace.clone() };
+    let sink = Sink { inputs, metrics, pace: pace.clone(), board };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .on_thread_park(move || pace.rest())
@@ -105,12 +112,20 @@ async fn follow_all(config: &kube::Config, sink: &Sink) {
     kinds.spawn(probe::follow_optional::<CSIStorageCapacity>(client.clone(), sink.clone()));
     kinds.spawn(probe::follow_optional::<VolumeAttachment>(client.clone(), sink.clone()));
     kinds.spawn(probe::follow_optional::<PodDisruptionBudget>(client.clone(), sink.clone()));
-    kinds.spawn(probe::follow_optional::<PriorityClass>(client, sink.clone()));
+    kinds.spawn(probe::follow_optional::<PriorityClass>(client.clone(), sink.clone()));
+    kinds.spawn(probe::follow_optional::<PodGroup>(client.clone(), sink.clone()));
+    kinds.spawn(follow_ended(client, sink.clone()));
     if let Some(Err(ended)) = kinds.join_next().await
         && ended.is_panic()
     {
         std::panic::resume_unwind(ended.into_panic());
     }
+}
+
+/// Members that have ended matter only where there are pod groups.
+async fn follow_ended(client: kube::Client, sink: Sink) {
+    sink.board.served().await;
+    stream::follow::<EndedMember>(client, sink).await;
 }
 
 /// How often the watches' thread wakes up.

@@ -10,6 +10,7 @@ use muster_core::io::{Change, Input};
 use tracing::{debug, info, warn};
 
 use super::{Batch, Guarded, PAGE, Sink, Watched};
+use crate::controller::Note;
 use crate::run::Message;
 
 /// Most inputs that travel together.
@@ -25,6 +26,7 @@ pub(super) async fn follow<T: Watched>(client: kube::Client, sink: Sink) {
     loop {
         let config = watcher::Config {
             field_selector: T::FIELDS.map(str::to_owned),
+            label_selector: T::LABELS.map(str::to_owned),
             page_size: Some(PAGE),
             // Quorum reads: a list never shows less than what was seen before.
             list_semantic: watcher::ListSemantic::MostRecent,
@@ -85,16 +87,21 @@ fn input<T: Watched>(event: Event<Guarded<T>>, sink: &Sink) -> Option<Input> {
     match event {
         Event::Init => {
             info!(kind = T::NAME, "listing");
-            Some(Input::RelistStarted(T::KIND))
+            T::note(Note::Listing, &sink.board);
+            T::KIND.map(Input::RelistStarted)
         }
         Event::InitDone => {
             info!(kind = T::NAME, "listed");
-            Some(Input::RelistDone(T::KIND))
+            T::note(Note::Listed, &sink.board);
+            T::KIND.map(Input::RelistDone)
         }
         Event::Apply(guarded) | Event::InitApply(guarded) => {
             metrics.watch_event(T::NAME);
             match guarded.object {
-                Ok(object) => Some(T::changed(Change::Upsert(object))),
+                Ok(object) => {
+                    T::note(Note::Changed(&object), &sink.board);
+                    T::changed(Change::Upsert(object))
+                }
                 Err(outline) => {
                     metrics.malformed(T::NAME);
                     warn!(
@@ -110,9 +117,12 @@ fn input<T: Watched>(event: Event<Guarded<T>>, sink: &Sink) -> Option<Input> {
         }
         Event::Delete(guarded) => {
             metrics.watch_event(T::NAME);
+            if let Ok(object) = &guarded.object {
+                T::note(Note::Gone(object), &sink.board);
+            }
             let key = guarded.key();
             debug!(kind = T::NAME, namespace = key.namespace, name = key.name, "deleted");
-            Some(T::deleted(key))
+            T::deleted(key)
         }
     }
 }

@@ -74,7 +74,8 @@ async fn play_with(
     });
     let client = kube::Client::new(service, "default");
     let (inputs, mut inbox) = mpsc::channel(16);
-    let sink = Sink { inputs, metrics: Metrics::new(), pace: Arc::default() };
+    let sink =
+        Sink { inputs, metrics: Metrics::new(), pace: Arc::default(), board: Arc::default() };
     let task = follow(client, sink);
     let mut seen = Vec::new();
     while seen.len() < expected {

@@ -21,9 +21,9 @@ use crate::elect::Leadership;
 pub const EVENT_ATTEMPTS: u32 = 3;
 
 /// The wire, while we may write.
-pub(super) struct Fenced {
-    pub(super) wire: Wire,
-    pub(super) leadership: Leadership,
+pub(crate) struct Fenced {
+    pub(crate) wire: Wire,
+    pub(crate) leadership: Leadership,
 }
 
 impl Fenced {
@@ -41,7 +41,7 @@ impl Fenced {
     }
 
     /// Makes a call once and returns the body of its answer.
-    pub(super) async fn once(&self, call: Call) -> Result<Vec<u8>, Failure> {
+    pub(crate) async fn once(&self, call: Call) -> Result<Vec<u8>, Failure> {
         let now = Instant::now();
         let until = self.leadership.may_write_until();
         let Some(until) = until.filter(|until| *until > now) else {

@@ -36,7 +36,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tracing::{debug, info, warn};
 
-use self::attempts::Fenced;
+pub(crate) use self::attempts::Fenced;
 use self::bucket::Bucket;
 use self::events::Recent;
 use self::objects::ObjectWrites;

@@ -17,6 +17,7 @@ mod model;
 mod observer;
 mod parity;
 mod placement;
+mod pod_group;
 mod points;
 mod reload;
 mod serve;

@@ -18,10 +18,10 @@ mod workload;
 pub use meta::{ObjectMeta, OwnerReference};
 pub use node::{ContainerImage, Node, NodeSpec, NodeStatus, Taint};
 pub use pod::{
-    Affinity, Container, ContainerPort, ContainerStatus, EphemeralContainer, NodeAffinity, Pod,
-    PodAffinity, PodAffinityTerm, PodCondition, PodSchedulingGate, PodSpec, PodStatus,
-    ResourceRequirements, ResourceStatus, RestartRule, SchedulingGroup, Toleration,
-    TopologySpreadConstraint, WeightedPodAffinityTerm,
+    Affinity, Container, ContainerPort, ContainerReason, ContainerState, ContainerStatus,
+    EphemeralContainer, NodeAffinity, Pod, PodAffinity, PodAffinityTerm, PodCondition,
+    PodSchedulingGate, PodSpec, PodStatus, ResourceRequirements, ResourceStatus, RestartRule,
+    SchedulingGroup, Toleration, TopologySpreadConstraint, WeightedPodAffinityTerm,
 };
 pub use policy::{
     PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus, PriorityClass,

@@ -303,6 +303,12 @@ pub struct PodStatus {
     /// Conditions.
     #[serde(deserialize_with = "nullable")]
     pub conditions: Vec<PodCondition>,
+    /// Why the whole pod is as it is: `UnexpectedAdmissionError`, `Evicted`.
+    #[serde(deserialize_with = "nullable")]
+    pub reason: String,
+    /// The same for people.
+    #[serde(deserialize_with = "nullable")]
+    pub message: String,
     /// Node the pod is expected on.
     #[serde(deserialize_with = "nullable")]
     pub nominated_node_name: String,
@@ -337,7 +343,7 @@ pub struct PodCondition {
     pub message: String,
 }
 
-/// Status of a container: what in-place resize has done.
+/// Status of a container: what it does, and what in-place resize has done.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerStatus {
@@ -347,6 +353,34 @@ pub struct ContainerStatus {
     pub allocated_resources: Option<ResourceList>,
     /// Resources in force.
     pub resources: Option<ResourceStatus>,
+    /// What it does now.
+    #[serde(deserialize_with = "nullable")]
+    pub state: ContainerState,
+}
+
+/// What a container does, if it does not run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ContainerState {
+    /// It has not started, or not started again.
+    pub waiting: Option<ContainerReason>,
+    /// It has ended.
+    pub terminated: Option<ContainerReason>,
+}
+
+/// Why a container does not run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerReason {
+    /// In one word: `ImagePullBackOff`, `OOMKilled`.
+    #[serde(deserialize_with = "nullable")]
+    pub reason: String,
+    /// For people.
+    #[serde(deserialize_with = "nullable")]
+    pub message: String,
+    /// What it ended with.
+    #[serde(deserialize_with = "nullable")]
+    pub exit_code: i32,
 }
 
 /// Resources in force: here an absent list differs from an empty one.

@@ -93,7 +93,7 @@ impl Core {
         &mut self,
         now: Tick,
         pod: PodId,
-        profile: Arc<Profile>,
+        profile: &Arc<Profile>,
         node: NodeId,
         decision: &mut Decision,
     ) {
@@ -105,7 +105,7 @@ impl Core {
         }
         let stage = Stage::Rebind;
         let (timer, rebinds, binder, updated) = (None, 0, 0, None);
-        let (begun, held) = (now, Arc::clone(&profile));
+        let (begun, held) = (now, Arc::clone(profile));
         let binding =
             Binding { profile: held, node, stage, begun, timer, rebinds, binder, updated };
         self.bindings.insert(pod, binding);
@@ -113,12 +113,12 @@ impl Core {
             self.issue_bind(now, pod);
         }
         let verdict =
-            self.reserve(pod, &profile, node).and_then(|()| self.permit(now, pod, &profile, node));
+            self.reserve(pod, profile, node).and_then(|()| self.permit(now, pod, profile, node));
         match verdict {
             // Nobody else has seen the room taken: giving it back is no event.
             Err(failure) => {
                 self.unreserve(pod);
-                self.fail_attempt(now, pod, &profile, failure, decision);
+                self.fail_attempt(now, pod, profile, failure, decision);
             }
             Ok(true) => {
                 self.announce_wait(now, pod, node);
@@ -130,7 +130,7 @@ impl Core {
                     Ok(()) => decision.outcome = Outcome::Scheduled { node: name },
                     Err(failure) => {
                         self.unreserve(pod);
-                        self.fail_attempt(now, pod, &profile, failure, decision);
+                        self.fail_attempt(now, pod, profile, failure, decision);
                     }
                 }
             }

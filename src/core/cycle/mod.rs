@@ -389,7 +389,7 @@ impl Core {
             Some(error) => Err(failure::Failure::error(error.to_string())),
         };
         match choice {
-            Ok(Choice::Node(node)) => self.assume(now, pod, profile, node, &mut decision),
+            Ok(Choice::Node(node)) => self.assume(now, pod, &profile, node, &mut decision),
             Ok(Choice::Ask(question, call)) => {
                 self.park(pod, profile, (question, call), attempt, &mut decision);
             }

@@ -98,7 +98,7 @@ profiles:
 }
 
 fn asks(version: u64) -> bool {
-    version % 3 == 0
+    version.is_multiple_of(3)
 }
 
 fn verb(version: u64) -> String {
@@ -157,7 +157,7 @@ async fn reloads_under_a_stream_of_pods_lose_none_and_each_is_decided_by_one_ver
         file.write(&version_text(version, &url))?;
         reloaded(&scheduler, version).await?;
         allow(&scheduler, &book, version).await?;
-        if version % 50 == 0 {
+        if version.is_multiple_of(50) {
             cluster.say(&format!("{version} reloads, {} pods are bound", observer.count("v")));
         }
     }

@@ -166,7 +166,7 @@ impl Permit for Versioned {
             calls.filter(|call| call.point == "permit").count()
         };
         match number(&pod.name) {
-            n if n % 3 == 0 => {
+            n if n.is_multiple_of(3) => {
                 self.book.held.lock().push((pod.clone(), self.version));
                 PermitResult::Wait { seconds: 60 }
             }

@@ -1,0 +1,193 @@
+//! Definitions of Muster's kinds, as they are applied to a cluster.
+//!
+//! Owns everything of a definition that is not in the types: names, columns and
+//! the rules that need the whole object.
+
+use serde_json::{Value, json};
+
+use super::schema;
+use super::{GROUP, PodGroup, PodGroupSpec, PodGroupStatus, VERSION};
+
+/// Every definition, in the order in which they are printed.
+#[must_use]
+pub fn crds() -> Vec<Value> {
+    vec![pod_group()]
+}
+
+/// Longest name: members name their group in a label.
+const MAX_NAME: usize = 63;
+/// What holds while a member is placed.
+const TOPOLOGY: &str = "!has(self.status) || !has(self.status.members) \
+    || !has(self.status.members.scheduled) || self.status.members.scheduled == 0 \
+    || (has(self.spec.topology) == has(oldSelf.spec.topology) \
+    && (!has(self.spec.topology) || self.spec.topology == oldSelf.spec.topology))";
+/// The same of roles that were there before.
+const ROLE_TOPOLOGY: &str = "!has(self.status) || !has(self.status.members) \
+    || !has(self.status.members.scheduled) || self.status.members.scheduled == 0 \
+    || !has(self.spec.roles) || !has(oldSelf.spec.roles) \
+    || self.spec.roles.all(r, oldSelf.spec.roles.all(o, o.name != r.name \
+    || (has(r.topology) == has(o.topology) && (!has(r.topology) || r.topology == o.topology))))";
+
+fn pod_group() -> Value {
+    let columns = json!([
+        column("Min", "integer", ".status.minMember", "How many must be placed together."),
+        column("Ready", "integer", ".status.members.ready", "Members that run or have succeeded."),
+        column("Phase", "string", ".status.phase", "Where the group is on its way."),
+        column("Reason", "string", ".status.reason", "Why it is in this phase."),
+        column("Age", "date", ".metadata.creationTimestamp", "Time since it was created."),
+    ]);
+    let rules = json!([
+        {
+            "rule": TOPOLOGY,
+            "fieldPath": ".spec.topology",
+            "reason": "FieldValueForbidden",
+            "message": "may be changed only while no member is placed",
+        },
+        {
+            "rule": ROLE_TOPOLOGY,
+            "fieldPath": ".spec.roles",
+            "reason": "FieldValueForbidden",
+            "message": "topology of a role may be changed only while no member is placed",
+        },
+    ]);
+    let schema = json!({
+        "type": "object",
+        "description": "A gang: pods that start together or not at all. A pod is a member if \
+            its label muster.dev/pod-group has the group's name.",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string", "description": "The version of the API, \
+                muster.dev/v1alpha1."},
+            "kind": {"type": "string", "description": "The kind, PodGroup."},
+            "metadata": {
+                "type": "object",
+                "properties": {"name": {"type": "string", "maxLength": MAX_NAME}},
+            },
+            "spec": schema::of::<PodGroupSpec>(),
+            "status": schema::of::<PodGroupStatus>(),
+        },
+        "x-kubernetes-validations": rules,
+    });
+    let plural = PodGroup::PLURAL;
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{GROUP}")},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": PodGroup::KIND,
+                "listKind": "PodGroupList",
+                "plural": plural,
+                "singular": "podgroup",
+                "shortNames": ["mpg"],
+                "categories": ["muster"],
+            },
+            "versions": [{
+                "name": VERSION,
+                "served": true,
+                "storage": true,
+                "subresources": {"status": {}},
+                "additionalPrinterColumns": columns,
+                "schema": {"openAPIV3Schema": schema},
+            }],
+        },
+    })
+}
+
+/// A column of `kubectl get`.
+fn column(name: &str, kind: &str, path: &str, description: &str) -> Value {
+    json!({"name": name, "type": kind, "jsonPath": path, "description": description})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Calls `visit` with the path and schema of every property.
+    fn walk(path: &str, schema: &Value, visit: &mut impl FnMut(&str, &Value)) {
+        visit(path, schema);
+        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+            walk(&format!("{path}.{name}"), property, visit);
+        }
+        for (key, suffix) in [("items", "[]"), ("additionalProperties", "{}")] {
+            if schema[key].is_object() {
+                walk(&format!("{path}{suffix}"), &schema[key], visit);
+            }
+        }
+    }
+
+    fn each_property(mut visit: impl FnMut(&str, &Value)) {
+        for crd in crds() {
+            let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+            let name = crd["spec"]["names"]["kind"].as_str().unwrap().to_owned();
+            for part in ["spec", "status"] {
+                walk(&format!("{name}.{part}"), &schema["properties"][part], &mut visit);
+            }
+        }
+    }
+
+    #[test]
+    fn every_property_is_described_in_one_line_per_paragraph() {
+        each_property(|path, schema| {
+            if path.ends_with("{}") {
+                return; // values of a map: the map is described
+            }
+            let text = schema["description"].as_str().unwrap_or_default();
+            assert!(text.len() > 8, "{path} has no description: {schema}");
+            assert!(!text.replace("\n\n", "").contains('\n'), "{path}: {text:?}");
+        });
+    }
+
+    #[test]
+    fn every_property_has_one_type_and_nothing_that_a_structural_schema_forbids() {
+        let forbidden =
+            ["$ref", "$schema", "definitions", "$defs", "anyOf", "oneOf", "title", "const"];
+        each_property(|path, schema| {
+            assert!(schema["type"].is_string(), "{path}: {schema}");
+            let mut names = schema["enum"].as_array().into_iter().flatten();
+            assert!(names.all(Value::is_string), "{path}: {schema}");
+            for key in forbidden {
+                assert!(schema.get(key).is_none(), "{path} has {key}: {schema}");
+            }
+        });
+    }
+
+    #[test]
+    fn every_field_of_a_spec_has_a_limit() {
+        each_property(|path, schema| {
+            if !path.contains(".spec") {
+                return;
+            }
+            let limits: &[&str] = match schema["type"].as_str().unwrap() {
+                "integer" => &["minimum", "maximum"],
+                "string" if schema["enum"].is_array() => &[],
+                "string" => &["maxLength", "pattern"],
+                "array" => &["maxItems", "x-kubernetes-list-type"],
+                "object" if schema["additionalProperties"].is_object() => &["maxProperties"],
+                _ => &[],
+            };
+            for limit in limits {
+                assert!(schema.get(*limit).is_some(), "{path} has no {limit}: {schema}");
+            }
+        });
+    }
+
+    #[test]
+    fn only_what_the_api_defaults_has_a_default() {
+        let mut found = Vec::new();
+        each_property(|path, schema| {
+            if let Some(default) = schema.get("default") {
+                found.push(format!("{path}={default}"));
+            }
+        });
+        assert_eq!(
+            found,
+            [
+                r#"PodGroup.spec.disruption.mode="SurplusFirst""#,
+                r#"PodGroup.spec.reservation="Atomic""#
+            ]
+        );
+    }
+}

@@ -1,0 +1,39 @@
+//! Muster's own kinds, `muster.dev/v1alpha1`.
+//!
+//! Owns their wire form, the schema the API server checks them by (types, limits,
+//! rules and the text of `kubectl explain` all come from the Rust types), and the
+//! names of labels, conditions and reasons. Must never hold a client, a clock or
+//! a decision.
+//!
+//! The doc comments of fields in this module are read by users of `kubectl
+//! explain`: they speak of the API, not of Rust.
+
+mod crd;
+mod pod_group;
+mod schema;
+mod status;
+mod topology;
+
+pub use crd::crds;
+pub use pod_group::{
+    Disruption, DisruptionMode, HalfBound, MAX_MEMBERS, MAX_ROLES, MAX_SECONDS, PodGroup,
+    PodGroupSpec, Reservation, Role,
+};
+pub use status::{
+    Condition, Domain, MAX_CONDITIONS, MAX_MESSAGE, MemberCounts, Phase, PodGroupStatus,
+    RoleStatus, condition, reason,
+};
+pub use topology::{MAX_SEGMENTS, Segment, TopologyRequest};
+
+/// API group of Muster's kinds.
+pub const GROUP: &str = "muster.dev";
+/// The version of the group that is served and stored.
+pub const VERSION: &str = "v1alpha1";
+
+/// Names of labels.
+pub mod labels {
+    /// On a pod: the `PodGroup` of its namespace that it is a member of.
+    pub const POD_GROUP: &str = "muster.dev/pod-group";
+    /// On a pod: its rank, unless the group names another label.
+    pub const DEFAULT_RANK: &str = "batch.kubernetes.io/job-completion-index";
+}

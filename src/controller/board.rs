@@ -1,0 +1,163 @@
+//! The board: pod groups, their members and lost nodes, as the watches see them.
+//!
+//! Watches note on it under a short lock; the controller takes from it what is
+//! due. Nothing waits in a queue: what the board holds is bounded by what exists
+//! in the cluster.
+
+use std::fmt;
+
+use muster_api::k8s::{Node, Pod, Time};
+use muster_api::muster::{PodGroup, PodGroupStatus};
+use muster_core::gang::status::Says;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::Note;
+use super::roll::Side;
+use super::state::State;
+
+/// Namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Key {
+    pub(super) namespace: Box<str>,
+    pub(super) name: Box<str>,
+}
+
+impl Key {
+    pub(super) fn of(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// A status to be written.
+#[derive(Debug)]
+pub(super) struct Write {
+    pub(super) key: Key,
+    pub(super) uid: Box<str>,
+    pub(super) version: Box<str>,
+    pub(super) status: PodGroupStatus,
+    /// Since when there was something to write.
+    pub(super) since: Instant,
+    /// Whether more than counts has changed.
+    pub(super) substance: bool,
+}
+
+/// What became of a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It is there, as this version.
+    Written(Box<str>),
+    /// Somebody has changed the group since we saw it.
+    Conflict,
+    /// The group is gone.
+    Gone,
+    /// We may not write.
+    NotLeading,
+    /// Anything else.
+    Failed(String),
+}
+
+impl Outcome {
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Self::Written(_) => "written",
+            Self::Conflict => "conflict",
+            Self::Gone => "gone",
+            Self::NotLeading => "not_leading",
+            Self::Failed(_) => "error",
+        }
+    }
+}
+
+/// What is to be done now, and when to look again.
+#[derive(Debug, Default)]
+pub(super) struct Due {
+    pub(super) writes: Vec<Write>,
+    pub(super) wake: Option<Instant>,
+}
+
+/// What the controller knows. Watches hold clones of an `Arc`.
+#[derive(Debug, Default)]
+pub struct Board {
+    state: Mutex<State>,
+    changed: Notify,
+    served: Notify,
+}
+
+impl Board {
+    /// A watch speaks of pod groups.
+    pub fn note_group(&self, note: Note<&PodGroup>) {
+        if matches!(note, Note::Listing) {
+            self.served.notify_one();
+        }
+        self.with(|state| state.note_group(note, Instant::now()));
+    }
+
+    /// The watch of pods that have not ended speaks.
+    pub fn note_pod(&self, note: Note<&Pod>) {
+        self.with(|state| state.note_pod(note, Side::Live, Instant::now()));
+    }
+
+    /// The watch of members that have ended speaks.
+    pub fn note_ended(&self, note: Note<&Pod>) {
+        self.with(|state| state.note_pod(note, Side::Ended, Instant::now()));
+    }
+
+    /// The watch of nodes speaks.
+    pub fn note_node(&self, note: Note<&Node>) {
+        let mut state = self.state.lock();
+        if state.note_node(note) {
+            drop(state);
+            self.changed.notify_one();
+        }
+    }
+
+    /// The scheduler speaks of a group.
+    pub fn say(&self, namespace: &str, name: &str, says: Says) {
+        self.with(|state| state.say(&Key::of(namespace, name), says, Instant::now()));
+    }
+
+    /// Returns when pod groups are served.
+    pub(crate) async fn served(&self) {
+        self.served.notified().await;
+    }
+
+    /// Returns when there may be something to do earlier than was said.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// What is to be written, at most `room` of it.
+    pub(super) fn due(&self, now: Instant, time: Time, room: usize) -> Due {
+        self.state.lock().due(now, time, room)
+    }
+
+    /// What became of a write.
+    pub(super) fn settled(&self, write: Write, outcome: Outcome, now: Instant) {
+        self.state.lock().settled(write, outcome, now);
+    }
+
+    /// Every group is looked at again.
+    pub(super) fn look_at_all(&self, now: Instant) {
+        self.state.lock().look_at_all(now);
+    }
+
+    /// Changes the state, and wakes the controller if it sleeps too long for it.
+    fn with(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.state.lock();
+        let first = state.first();
+        change(&mut state);
+        let earlier = state.first().is_some_and(|new| first.is_none_or(|old| new < old));
+        drop(state);
+        if earlier {
+            self.changed.notify_one();
+        }
+    }
+}

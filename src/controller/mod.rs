@@ -1,0 +1,137 @@
+//! The controller: what pod groups and their members do, written as status.
+//!
+//! Owns: the [`Board`] on which watches note pod groups, members and nodes, when
+//! a status is written ([`pace`]), and the writes. What a status says is the
+//! core's arithmetic (`muster_core::gang::status`). Must never write when the
+//! lease might be lost, write more often than its pace allows, or hold up a
+//! watch.
+
+mod board;
+mod nodes;
+mod pace;
+mod patch;
+mod roll;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use board::Board;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_api::k8s::Time;
+use muster_core::outbox::Failure;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use self::board::{Outcome, Write};
+use crate::client::{ClientError, Wire};
+use crate::elect::Leadership;
+use crate::metrics::Metrics;
+use crate::run::Shutdown;
+use crate::write::Fenced;
+
+/// Status writes on their way at a time.
+pub const LANES: usize = 8;
+
+/// What a watch tells.
+#[derive(Clone, Copy, Debug)]
+pub enum Note<T> {
+    /// A list begins.
+    Listing,
+    /// An object is there, or has changed.
+    Changed(T),
+    /// An object is gone.
+    Gone(T),
+    /// The list is complete: what it did not name is gone.
+    Listed,
+}
+
+/// Starts the controller. The handle ends only by a panic, or at the end.
+pub(crate) fn start(
+    config: &kube::Config,
+    board: Arc<Board>,
+    leadership: Leadership,
+    metrics: Metrics,
+    end: Shutdown,
+) -> Result<tokio::task::JoinHandle<()>, ClientError> {
+    let wire = Wire::new(config, LANES)?;
+    let fenced = Arc::new(Fenced { wire, leadership: leadership.clone() });
+    Ok(tokio::spawn(async move {
+        tokio::select! {
+            () = control(board, fenced, leadership, metrics) => {}
+            () = end.wait() => {}
+        }
+    }))
+}
+
+/// Writes what has changed, for ever.
+async fn control(
+    board: Arc<Board>,
+    fenced: Arc<Fenced>,
+    mut leadership: Leadership,
+    metrics: Metrics,
+) {
+    let mut flights = JoinSet::new();
+    loop {
+        let mut wake = None;
+        if leadership.is_leader() {
+            let due = board.due(Instant::now(), now(), LANES - flights.len());
+            wake = due.wake;
+            for write in due.writes {
+                flights.spawn(send(fenced.clone(), write));
+            }
+        }
+        tokio::select! {
+            () = board.changed() => {}
+            () = tokio::time::sleep_until(wake.unwrap_or_else(far)), if wake.is_some() => {}
+            () = leadership.changed() => {
+                // What others wrote meanwhile is held against the truth.
+                board.look_at_all(Instant::now());
+            }
+            Some(flight) = flights.join_next() => match flight {
+                Ok((write, outcome)) => settle(&board, &metrics, write, outcome),
+                Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                Err(_) => {}
+            },
+        }
+    }
+}
+
+fn settle(board: &Board, metrics: &Metrics, write: Write, outcome: Outcome) {
+    let lag = write.since.elapsed();
+    metrics.pod_group_status(outcome.word(), lag.as_secs_f64());
+    match &outcome {
+        Outcome::Written(_) => debug!(group = %write.key, ?lag, "status written"),
+        Outcome::Conflict | Outcome::Gone | Outcome::NotLeading => {
+            debug!(group = %write.key, "status not written: {}", outcome.word());
+        }
+        Outcome::Failed(error) => {
+            warn!(group = %write.key, "status not written, it is tried again: {error}");
+        }
+    }
+    board.settled(write, outcome, Instant::now());
+}
+
+/// Makes one write and says what became of it.
+async fn send(fenced: Arc<Fenced>, write: Write) -> (Write, Outcome) {
+    let call = patch::call(&write.key, &write.uid, &write.version, &write.status);
+    let outcome = match fenced.once(call).await {
+        Ok(body) => Outcome::Written(patch::version_in(&body)),
+        Err(Failure::Status { code: 409, .. }) => Outcome::Conflict,
+        Err(Failure::Status { code: 404, .. }) => Outcome::Gone,
+        Err(Failure::NotSent(_)) if !fenced.leadership.is_leader() => Outcome::NotLeading,
+        Err(failure) => Outcome::Failed(failure.to_string()),
+    };
+    (write, outcome)
+}
+
+fn now() -> Time {
+    Time(jiff::Timestamp::now().as_microsecond())
+}
+
+fn far() -> Instant {
+    Instant::now() + Duration::from_secs(3600)
+}

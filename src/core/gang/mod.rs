@@ -1,0 +1,3 @@
+//! Gangs: pods that start together or not at all.
+
+pub mod status;
