@@ -139,9 +139,9 @@ impl Board {
         self.state.lock().due(now, time, room)
     }
 
-    /// What became of a write.
-    pub(super) fn settled(&self, write: Write, outcome: Outcome, now: Instant) {
-        self.state.lock().settled(write, outcome, now);
+    /// What became of a write; returns how often it has failed in a row.
+    pub(super) fn settled(&self, write: Write, outcome: Outcome, now: Instant) -> u32 {
+        self.state.lock().settled(write, outcome, now)
     }
 
     /// Every group is looked at again.

@@ -103,16 +103,16 @@ async fn control(
 fn settle(board: &Board, metrics: &Metrics, write: Write, outcome: Outcome) {
     let lag = write.since.elapsed();
     metrics.pod_group_status(outcome.word(), lag.as_secs_f64());
-    match &outcome {
-        Outcome::Written(_) => debug!(group = %write.key, ?lag, "status written"),
-        Outcome::Conflict | Outcome::Gone | Outcome::NotLeading => {
-            debug!(group = %write.key, "status not written: {}", outcome.word());
+    let group = write.key.clone();
+    let failures = board.settled(write, outcome.clone(), Instant::now());
+    match outcome {
+        Outcome::Written(_) => debug!(%group, ?lag, "status written"),
+        // Once per trouble: there may be thousands of groups.
+        Outcome::Failed(error) if failures == 1 => {
+            warn!(%group, "status not written, it is tried again: {error}");
         }
-        Outcome::Failed(error) => {
-            warn!(group = %write.key, "status not written, it is tried again: {error}");
-        }
+        other => debug!(%group, failures, "status not written: {}", other.word()),
     }
-    board.settled(write, outcome, Instant::now());
 }
 
 /// Makes one write and says what became of it.

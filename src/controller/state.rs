@@ -283,8 +283,9 @@ impl State {
         }
     }
 
-    pub(super) fn settled(&mut self, write: Write, outcome: Outcome, now: Instant) {
-        let Some(group) = self.groups.get_mut(&write.key) else { return };
+    /// What became of a write; returns how often it has failed in a row.
+    pub(super) fn settled(&mut self, write: Write, outcome: Outcome, now: Instant) -> u32 {
+        let Some(group) = self.groups.get_mut(&write.key) else { return 0 };
         group.flying = false;
         let same = group.object.as_mut().filter(|o| o.uid == write.uid);
         let (next, since) = match (outcome, same) {
@@ -302,8 +303,10 @@ impl State {
             (Outcome::Conflict, _) => (group.pace.conflicted(now), write.since),
             (_, _) => (group.pace.failed(now), write.since),
         };
+        let failures = group.pace.failures();
         self.look_at(&write.key, next, since);
         self.forget_if_empty(&write.key);
+        failures
     }
 }
 

@@ -203,6 +203,24 @@ fn a_change_of_substance_is_told_at_once() {
 }
 
 #[test]
+fn a_success_that_a_waiting_member_needs_is_told_at_once() {
+    let mut f = Fixture::new();
+    f.group("g", "u", 3);
+    for name in ["a", "b", "c"] {
+        f.pod(&pod(name, "g", "running"));
+    }
+    f.pass(2_000);
+    f.take();
+    f.pod_gone(&pod("a", "g", "running"));
+    f.ended(&pod("a", "g", "succeeded"));
+    f.pass(2_000);
+    assert!(f.take().is_empty(), "a count can wait");
+    f.pod(&pod("d", "g", "pending"));
+    f.pass(150);
+    assert_eq!(f.take(), ["g Running/Running 4/2/3"]);
+}
+
+#[test]
 fn a_member_that_ends_is_never_missing() {
     for first in ["gone", "ended"] {
         let mut f = Fixture::new();
