@@ -1,5 +1,7 @@
 //! The board in virtual time: what is written, when, and what is forgotten.
 
+mod foreign;
+
 use std::time::Duration;
 
 use muster_api::k8s::{Node, Pod};
