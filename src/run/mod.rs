@@ -186,7 +186,7 @@ impl Scheduler {
             metrics: metrics.clone(),
             host: process::hostname(),
         })?;
-        let board = Arc::new(Board::default());
+        let board = Arc::new(Board::new(names.clone()));
         let controller = controller::start(
             config,
             board.clone(),
