@@ -26,10 +26,11 @@ pub use muster_api::k8s;
 pub use muster_core::Profile;
 pub use muster_core::cluster::{Cluster, NodeId, NodeInfo, NodeSet, NodeView};
 pub use muster_core::framework::{
-    Actions, Args, Bind, ClusterEvent, Code, Filter, Held, Hint, HintCx, MAX_SCORE, Normalize,
-    Permit, PermitResult, Placed, Plugin, PluginArgs, PostBind, PostFilter, PostFilterResult,
-    PreBind, PreEnqueue, PreFilter, PreFilterResult, PreScoreResult, QueueSort, Registration,
-    RegistryError, Reserve, Resource, Room, Score, SortKey, State, Status, Step, Subject,
+    Actions, Args, Bind, ClusterEvent, Code, Facet, Filter, Held, Hint, HintCx, MAX_SCORE,
+    Normalize, Permit, PermitResult, Placed, Plugin, PluginArgs, PostBind, PostFilter,
+    PostFilterResult, PreBind, PreEnqueue, PreFilter, PreFilterResult, PreScoreResult, QueueSort,
+    Registration, RegistryError, Reserve, Resource, Room, Score, SortKey, State, Status, Step,
+    Subject,
 };
 pub use muster_core::io::{About, Post, Request};
 pub use muster_core::model::{Pod, PodShape};
@@ -76,7 +77,8 @@ impl Registry {
 
     /// Adds the task that feeds a plugin. It is started once for each set of arguments
     /// under which a profile enables the plugin, leader or not, and ends with the
-    /// program.
+    /// program, or when a reload of the configuration leaves no profile with them. What
+    /// it fed stays.
     #[must_use]
     pub fn feed<F>(
         mut self,
@@ -96,46 +98,92 @@ impl Registry {
         &self.plugins
     }
 
-    /// Starts the tasks that feed the plugins of these profiles.
-    pub(crate) fn start_feeds(
-        &self,
-        profiles: &[Profile],
-        mailbox: &mpsc::Sender<Message>,
-        end: &Shutdown,
-    ) {
-        let mut started: Vec<(&'static str, Option<&Value>)> = Vec::new();
-        for profile in profiles {
-            for plugin in profile.plugins().iter().map(|p| p.plugin.name()) {
-                let args = profile.args().custom.get(plugin);
-                let Some(task) = self.feeds.get(plugin) else {
-                    continue;
-                };
-                if started.contains(&(plugin, args)) {
-                    continue;
-                }
-                started.push((plugin, args));
-                let feed = Feed {
-                    plugin,
-                    args: args.cloned().map(Arc::new),
-                    mailbox: mailbox.clone(),
-                    end: end.clone(),
-                    wires: Wires::default(),
-                };
-                tokio::spawn(watch_over(plugin, task(feed), end.clone()));
-            }
-        }
+    /// The tasks that feed plugins; none runs yet.
+    pub(crate) fn feeds(&self, mailbox: &mpsc::Sender<Message>, end: &Shutdown) -> Feeds {
+        let (tasks, mailbox) = (self.feeds.clone(), mailbox.clone());
+        Feeds { tasks, mailbox, end: end.clone(), running: Vec::new() }
     }
 }
 
-/// Runs a task to its end or the program's, and says how it ended.
-async fn watch_over(plugin: &'static str, task: BoxFuture<'static, ()>, end: Shutdown) {
+/// The tasks that feed plugins, one for each plugin and set of arguments.
+pub(crate) struct Feeds {
+    tasks: BTreeMap<&'static str, FeedTask>,
+    mailbox: mpsc::Sender<Message>,
+    end: Shutdown,
+    running: Vec<Running>,
+}
+
+/// A task that runs, or has ended by itself.
+struct Running {
+    plugin: &'static str,
+    args: Option<Arc<Value>>,
+    stop: Shutdown,
+}
+
+impl Feeds {
+    /// Starts the tasks that these profiles need, and ends those that they do not.
+    pub(crate) fn follow(&mut self, profiles: &[Profile]) {
+        let mut wanted: Vec<(&'static str, Option<&Value>)> = Vec::new();
+        for profile in profiles {
+            let plugins = profile.plugins().iter().map(|p| p.plugin.name());
+            for plugin in plugins.filter(|plugin| self.tasks.contains_key(plugin)) {
+                let feed = (plugin, profile.args().custom.get(plugin));
+                if !wanted.contains(&feed) {
+                    wanted.push(feed);
+                }
+            }
+        }
+        self.running.retain(|running| {
+            let stays = wanted.contains(&(running.plugin, running.args.as_deref()));
+            if !stays {
+                running.stop.trigger();
+            }
+            stays
+        });
+        for (plugin, args) in wanted {
+            let runs = |r: &Running| (r.plugin, r.args.as_deref()) == (plugin, args);
+            if !self.running.iter().any(runs) {
+                self.start(plugin, args.cloned().map(Arc::new));
+            }
+        }
+    }
+
+    fn start(&mut self, plugin: &'static str, args: Option<Arc<Value>>) {
+        let Some(task) = self.tasks.get(plugin) else {
+            return;
+        };
+        let stop = Shutdown::new();
+        let feed = Feed {
+            plugin,
+            args: args.clone(),
+            mailbox: self.mailbox.clone(),
+            end: stop.clone(),
+            wires: Wires::default(),
+        };
+        tokio::spawn(watch_over(plugin, task(feed), stop.clone(), self.end.clone()));
+        self.running.push(Running { plugin, args, stop });
+    }
+}
+
+/// Runs a task to its end, until it is not needed or to the program's end, and says how
+/// it ended.
+async fn watch_over(
+    plugin: &'static str,
+    task: BoxFuture<'static, ()>,
+    stop: Shutdown,
+    end: Shutdown,
+) {
     let mut task = tokio::spawn(task);
     tokio::select! {
         ended = &mut task => match ended {
             Ok(()) => info!(plugin, "the plugin's feed has ended"),
             Err(panic) => error!(plugin, "the plugin's feed is gone, its data stays: {panic}"),
         },
-        () = end.wait() => task.abort(),
+        () = stop.wait() => task.abort(),
+        () = end.wait() => {
+            stop.trigger();
+            task.abort();
+        }
     }
 }
 
@@ -221,7 +269,7 @@ impl Feed {
         warn!(plugin = self.plugin, "{what}");
     }
 
-    /// Returns when the scheduler ends.
+    /// Returns when the scheduler ends, or needs this feed no more.
     pub async fn ended(&self) {
         self.end.wait().await;
     }
@@ -268,7 +316,7 @@ mod tests {
             Profile::default_named("d"),
         ];
         let (mailbox, mut inbox) = mpsc::channel(16);
-        registry.start_feeds(&profiles, &mailbox, &Shutdown::new());
+        registry.feeds(&mailbox, &Shutdown::new()).follow(&profiles);
         drop(mailbox);
         let mut heard = Vec::new();
         while let Some(message) = inbox.recv().await {
@@ -292,6 +340,42 @@ mod tests {
         );
     }
 
+    /// Says when it is dropped.
+    struct Guard(mpsc::UnboundedSender<Value>, Value);
+
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            let _ = self.0.send(self.1.clone());
+        }
+    }
+
+    #[tokio::test]
+    async fn other_arguments_end_a_feed_and_start_another_and_the_same_do_not() {
+        let (gone, mut ended) = mpsc::unbounded_channel();
+        let registry = Registry::default().plugin("Idle", |_| Ok(Idle)).feed("Idle", move |feed| {
+            let gone = gone.clone();
+            async move {
+                let args = feed.args().value().cloned().unwrap_or_default();
+                let _guard = Guard(gone, args.clone());
+                feed.key("args", args).await.unwrap();
+                std::future::pending::<()>().await;
+            }
+        });
+        let (mailbox, mut inbox) = mpsc::channel(16);
+        let mut feeds = registry.feeds(&mailbox, &Shutdown::new());
+        let (one, two) = (json!({"v": 1}), json!({"v": 2}));
+        let with = |args: &Value| [profile("a", &registry, Some(args.clone()))];
+        feeds.follow(&with(&one));
+        assert!(inbox.recv().await.is_some());
+        feeds.follow(&with(&one));
+        feeds.follow(&with(&two));
+        assert_eq!(ended.recv().await, Some(one));
+        assert!(inbox.recv().await.is_some());
+        feeds.follow(&[]);
+        assert_eq!(ended.recv().await, Some(two));
+        assert!(inbox.try_recv().is_err(), "each was started once");
+    }
+
     #[tokio::test]
     async fn feeds_end_with_the_scheduler() {
         let registry =
@@ -302,7 +386,7 @@ mod tests {
             });
         let (mailbox, mut inbox) = mpsc::channel(1);
         let end = Shutdown::new();
-        registry.start_feeds(&[profile("a", &registry, None)], &mailbox, &end);
+        registry.feeds(&mailbox, &end).follow(&[profile("a", &registry, None)]);
         drop(mailbox);
         end.trigger();
         assert!(inbox.recv().await.is_none());

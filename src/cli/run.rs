@@ -10,7 +10,7 @@ use clap::{ArgAction, ValueEnum};
 
 use crate::config::{Configuration, GoDuration, LeaderElection};
 use crate::plugin::Registry;
-use crate::run::{Options, run};
+use crate::run::{Follow, LOOK, Options, run};
 use crate::serve::ServeConfig;
 use crate::shard::NodeSelector;
 
@@ -150,6 +150,7 @@ impl Args {
         for warning in &configuration.warnings {
             tracing::warn!("{warning}");
         }
+        let read = configuration.clone();
         if !self.scheduler_name.is_empty() {
             set_names(&mut configuration, self.scheduler_name)?;
         }
@@ -162,6 +163,7 @@ impl Args {
             serve: self.serving.config(),
             seed: self.seed,
             max_in_unschedulable_secs: i64::try_from(max_in_unschedulable).unwrap_or(i64::MAX),
+            follow: configuration.file.is_some().then_some(Follow { read, every: LOOK }),
             configuration,
         })
     }

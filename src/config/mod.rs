@@ -214,7 +214,8 @@ fn bad_kind(kind: Option<&Value>) -> FieldError {
     FieldError::said("kind", words).remedy(format!("is this the right file? {KIND} is read"))
 }
 
-fn read(path: &Path) -> Result<String, ConfigError> {
+/// The text of a file, if it is not too long.
+pub(crate) fn read(path: &Path) -> Result<String, ConfigError> {
     let failed = |source| ConfigError::Read { file: path.to_owned(), source };
     let mut text = String::new();
     let mut file = File::open(path).map_err(failed)?.take(MAX_FILE_BYTES + 1);

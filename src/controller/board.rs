@@ -5,8 +5,9 @@
 //! in the cluster.
 
 use std::fmt;
+use std::sync::Arc;
 
-use muster_api::k8s::{Node, Pod, Time};
+use muster_api::k8s::{CoschedulingPodGroup, NativePodGroup, Node, Pod, Time};
 use muster_api::muster::{PodGroup, PodGroupStatus};
 use muster_core::gang::status::Says;
 use parking_lot::Mutex;
@@ -14,19 +15,21 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Note;
+use super::forms::{Api, Form, Seen};
 use super::roll::Side;
 use super::state::State;
 
 /// Namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
+    pub(super) api: Api,
     pub(super) namespace: Box<str>,
     pub(super) name: Box<str>,
 }
 
 impl Key {
-    pub(super) fn of(namespace: &str, name: &str) -> Self {
-        Self { namespace: namespace.into(), name: name.into() }
+    pub(super) fn of(api: Api, namespace: &str, name: &str) -> Self {
+        Self { api, namespace: namespace.into(), name: name.into() }
     }
 }
 
@@ -43,6 +46,8 @@ pub(super) struct Write {
     pub(super) uid: Box<str>,
     pub(super) version: Box<str>,
     pub(super) status: PodGroupStatus,
+    /// The same as the group's API has it.
+    pub(super) form: Form,
     /// Since when there was something to write.
     pub(super) since: Instant,
     /// Whether more than counts has changed.
@@ -88,16 +93,37 @@ pub(super) struct Due {
 pub struct Board {
     state: Mutex<State>,
     changed: Notify,
-    served: Notify,
+    served: [Notify; Api::COUNT],
 }
 
 impl Board {
+    /// A board for the schedulers of these names: of the groups of other APIs only
+    /// those with a pod of theirs are written to.
+    #[must_use]
+    pub fn new(schedulers: Vec<Arc<str>>) -> Self {
+        Self { state: Mutex::new(State::new(schedulers)), ..Self::default() }
+    }
+
     /// A watch speaks of pod groups.
     pub fn note_group(&self, note: Note<&PodGroup>) {
+        self.note(Api::Muster, note.map(Seen::muster));
+    }
+
+    /// A watch speaks of Kubernetes' own pod groups.
+    pub fn note_native(&self, note: Note<&NativePodGroup>) {
+        self.note(Api::Native, note.map(Seen::native));
+    }
+
+    /// A watch speaks of pod groups of scheduler-plugins.
+    pub fn note_coscheduling(&self, note: Note<&CoschedulingPodGroup>) {
+        self.note(Api::Coscheduling, note.map(Seen::coscheduling));
+    }
+
+    fn note(&self, api: Api, note: Note<Seen<'_>>) {
         if matches!(note, Note::Listing) {
-            self.served.notify_one();
+            self.served[api as usize].notify_one();
         }
-        self.with(|state| state.note_group(note, Instant::now()));
+        self.with(|state| state.note(api, note, Instant::now()));
     }
 
     /// The watch of pods that have not ended speaks.
@@ -105,9 +131,9 @@ impl Board {
         self.with(|state| state.note_pod(note, Side::Live, Instant::now()));
     }
 
-    /// The watch of members that have ended speaks.
-    pub fn note_ended(&self, note: Note<&Pod>) {
-        self.with(|state| state.note_pod(note, Side::Ended, Instant::now()));
+    /// The watch of members of this API's groups that have ended speaks.
+    pub fn note_ended(&self, api: Api, note: Note<&Pod>) {
+        self.with(|state| state.note_member(note, Side::Ended, api, Instant::now()));
     }
 
     /// The watch of nodes speaks.
@@ -120,13 +146,13 @@ impl Board {
     }
 
     /// The scheduler speaks of a group.
-    pub fn say(&self, namespace: &str, name: &str, says: Says) {
-        self.with(|state| state.say(&Key::of(namespace, name), says, Instant::now()));
+    pub fn say(&self, api: Api, namespace: &str, name: &str, says: Says) {
+        self.with(|state| state.say(&Key::of(api, namespace, name), says, Instant::now()));
     }
 
-    /// Returns when pod groups are served.
-    pub(crate) async fn served(&self) {
-        self.served.notified().await;
+    /// Returns when groups of this API are served.
+    pub(crate) async fn served(&self, api: Api) {
+        self.served[api as usize].notified().await;
     }
 
     /// Returns when there may be something to do earlier than was said.
@@ -139,9 +165,9 @@ impl Board {
         self.state.lock().due(now, time, room)
     }
 
-    /// What became of a write.
-    pub(super) fn settled(&self, write: Write, outcome: Outcome, now: Instant) {
-        self.state.lock().settled(write, outcome, now);
+    /// What became of a write; returns how often it has failed in a row.
+    pub(super) fn settled(&self, write: Write, outcome: Outcome, now: Instant) -> u32 {
+        self.state.lock().settled(write, outcome, now)
     }
 
     /// Every group is looked at again.

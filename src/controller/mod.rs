@@ -7,6 +7,7 @@
 //! watch.
 
 mod board;
+mod forms;
 mod nodes;
 mod pace;
 mod patch;
@@ -16,6 +17,7 @@ mod state;
 mod tests;
 
 pub use board::Board;
+pub use forms::Api;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +49,18 @@ pub enum Note<T> {
     Gone(T),
     /// The list is complete: what it did not name is gone.
     Listed,
+}
+
+impl<T> Note<T> {
+    /// The same of something else.
+    pub(crate) fn map<U>(self, f: impl FnOnce(T) -> U) -> Note<U> {
+        match self {
+            Self::Listing => Note::Listing,
+            Self::Changed(object) => Note::Changed(f(object)),
+            Self::Gone(object) => Note::Gone(f(object)),
+            Self::Listed => Note::Listed,
+        }
+    }
 }
 
 /// Starts the controller. The handle ends only by a panic, or at the end.
@@ -103,21 +117,21 @@ async fn control(
 fn settle(board: &Board, metrics: &Metrics, write: Write, outcome: Outcome) {
     let lag = write.since.elapsed();
     metrics.pod_group_status(outcome.word(), lag.as_secs_f64());
-    match &outcome {
-        Outcome::Written(_) => debug!(group = %write.key, ?lag, "status written"),
-        Outcome::Conflict | Outcome::Gone | Outcome::NotLeading => {
-            debug!(group = %write.key, "status not written: {}", outcome.word());
+    let group = write.key.clone();
+    let failures = board.settled(write, outcome.clone(), Instant::now());
+    match outcome {
+        Outcome::Written(_) => debug!(%group, ?lag, "status written"),
+        // Once per trouble: there may be thousands of groups.
+        Outcome::Failed(error) if failures == 1 => {
+            warn!(%group, "status not written, it is tried again: {error}");
         }
-        Outcome::Failed(error) => {
-            warn!(group = %write.key, "status not written, it is tried again: {error}");
-        }
+        other => debug!(%group, failures, "status not written: {}", other.word()),
     }
-    board.settled(write, outcome, Instant::now());
 }
 
 /// Makes one write and says what became of it.
 async fn send(fenced: Arc<Fenced>, write: Write) -> (Write, Outcome) {
-    let call = patch::call(&write.key, &write.uid, &write.version, &write.status);
+    let call = patch::call(&write);
     let outcome = match fenced.once(call).await {
         Ok(body) => Outcome::Written(patch::version_in(&body)),
         Err(Failure::Status { code: 409, .. }) => Outcome::Conflict,

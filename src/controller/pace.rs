@@ -78,6 +78,11 @@ impl Pace {
         now + CONFLICT.saturating_mul(1 << (self.failures - 1).min(8)).min(MAX_RETRY)
     }
 
+    /// Writes that failed in a row.
+    pub(super) fn failures(&self) -> u32 {
+        self.failures
+    }
+
     fn tokens_at(&self, now: Instant) -> (u32, Instant) {
         let (tokens, since) = self.tokens.unwrap_or((BURST, now));
         let more = now.saturating_duration_since(since).as_secs() / REFILL.as_secs();
@@ -89,9 +94,18 @@ impl Pace {
     }
 }
 
-/// Whether two statuses differ in more than counts and their words.
-pub(super) fn differs_in_substance(a: &PodGroupStatus, b: &PodGroupStatus) -> bool {
-    skeleton(a) != skeleton(b)
+/// Whether two statuses differ in more than counts and their words. While a member
+/// waits for a node, how many have succeeded is of substance too: the scheduler
+/// counts them toward the minimum by what the status says.
+pub(super) fn differs_in_substance(old: &PodGroupStatus, new: &PodGroupStatus) -> bool {
+    let waiting = new.members.is_some_and(|m| m.existing > m.scheduled + m.succeeded);
+    (waiting && succeeded(old) != succeeded(new)) || skeleton(old) != skeleton(new)
+}
+
+/// By group and by role.
+fn succeeded(status: &PodGroupStatus) -> Vec<i32> {
+    let all = status.members.unwrap_or_default().succeeded;
+    std::iter::once(all).chain(status.roles.iter().map(|r| r.members.succeeded)).collect()
 }
 
 fn skeleton(status: &PodGroupStatus) -> PodGroupStatus {

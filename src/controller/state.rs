@@ -1,17 +1,21 @@
 //! What the board holds, and what follows from it. No I/O, no clock, no lock.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::k8s::{Node, Pod, Time};
-use muster_api::muster::{PodGroup, PodGroupSpec, PodGroupStatus, labels};
+#[cfg(test)]
+use muster_api::muster::PodGroup;
+use muster_api::muster::{PodGroupSpec, PodGroupStatus};
 use muster_core::gang::status::{Facts, Says, status};
 use tokio::time::Instant;
 
 use super::Note;
 use super::board::{Due, Key, Outcome, Write};
+use super::forms::{Api, Form, Seen};
 use super::nodes::Nodes;
-use super::pace::{GATHER, Pace, differs_in_substance};
+use super::pace::{GATHER, Pace};
 use super::roll::{Roll, Side};
 
 /// A group as the API has it.
@@ -21,7 +25,9 @@ struct Object {
     version: Box<str>,
     generation: Option<i64>,
     spec: PodGroupSpec,
+    /// The status in our own form: what is not in the API's is remembered.
     status: PodGroupStatus,
+    form: Form,
     list: u32,
 }
 
@@ -37,6 +43,8 @@ struct Group {
     /// Since when there may be something to write.
     since: Option<Instant>,
     flying: bool,
+    /// A member is or was ours to schedule.
+    ours: bool,
 }
 
 /// How far the list of a watch has come.
@@ -46,20 +54,30 @@ struct List {
     complete: bool,
 }
 
+/// Namespace and name of a pod.
+type PodKey = (Box<str>, Box<str>);
+/// The group that a pod names.
+type Named = (Api, Box<str>);
+
 #[derive(Debug, Default)]
 pub(super) struct State {
     groups: HashMap<Key, Group>,
     /// The group of each member: labels can change.
-    members: HashMap<Key, Box<str>>,
+    members: HashMap<PodKey, Named>,
+    schedulers: Vec<Arc<str>>,
     nodes: Nodes,
-    group_list: List,
+    group_lists: [List; Api::COUNT],
     live_list: List,
-    ended_list: List,
+    ended_lists: [List; Api::COUNT],
     /// Groups by the time at which they are looked at.
     agenda: BTreeSet<(Instant, Key)>,
 }
 
 impl State {
+    pub(super) fn new(schedulers: Vec<Arc<str>>) -> Self {
+        Self { schedulers, ..Self::default() }
+    }
+
     /// The first appointment.
     pub(super) fn first(&self) -> Option<Instant> {
         self.agenda.first().filter(|_| self.is_complete()).map(|(at, _)| *at)
@@ -73,48 +91,76 @@ impl State {
 
     /// Whether every watch has shown all there is.
     fn is_complete(&self) -> bool {
-        let lists = [self.group_list, self.live_list, self.ended_list];
-        lists.iter().all(|l| l.complete) && self.nodes.listed()
-    }
-
-    pub(super) fn note_group(&mut self, note: Note<&PodGroup>, now: Instant) {
-        match note {
-            Note::Listing => self.group_list.number += 1,
-            Note::Changed(group) => {
-                let key = Key::of(&group.metadata.namespace, &group.metadata.name);
-                let list = self.group_list.number;
-                let entry = self.groups.entry(key.clone()).or_default();
-                if entry.object.as_ref().is_some_and(|o| *o.uid != group.metadata.uid) {
-                    entry.pace = Pace::default();
-                    entry.says = Says::default();
-                }
-                entry.object = Some(Object {
-                    uid: group.metadata.uid.as_str().into(),
-                    version: group.metadata.resource_version.as_str().into(),
-                    generation: group.metadata.generation,
-                    spec: group.spec.clone(),
-                    status: group.status.clone(),
-                    list,
-                });
-                self.look_at(&key, now + GATHER, now);
+        let mut any = false;
+        for api in Api::ALL {
+            let (groups, ended) = (self.group_lists[api as usize], self.ended_lists[api as usize]);
+            if groups.number == 0 {
+                continue; // not served
             }
-            Note::Gone(group) => {
-                let key = Key::of(&group.metadata.namespace, &group.metadata.name);
-                self.group_gone(&key, &group.metadata.uid);
-            }
-            Note::Listed => {
-                let list = self.group_list.number;
-                let stale = |g: &Group| g.object.as_ref().filter(|o| o.list != list).is_some();
-                let gone: Vec<Key> =
-                    self.groups.iter().filter(|(_, g)| stale(g)).map(|(k, _)| k.clone()).collect();
-                for key in gone {
-                    let object = self.groups.get(&key).and_then(|g| g.object.as_ref());
-                    let uid = object.map(|o| o.uid.clone()).unwrap_or_default();
-                    self.group_gone(&key, &uid);
-                }
-                self.group_list.complete = true;
+            any = true;
+            if !groups.complete || (api.counts_ended() && !ended.complete) {
+                return false;
             }
         }
+        any && self.live_list.complete && self.nodes.listed()
+    }
+
+    #[cfg(test)]
+    pub(super) fn note_group(&mut self, note: Note<&PodGroup>, now: Instant) {
+        self.note(Api::Muster, note.map(Seen::muster), now);
+    }
+
+    pub(super) fn note(&mut self, api: Api, note: Note<Seen<'_>>, now: Instant) {
+        let lists = &mut self.group_lists[api as usize];
+        match note {
+            Note::Listing => lists.number += 1,
+            Note::Changed(seen) => {
+                let list = lists.number;
+                self.group_seen(api, seen, list, now);
+            }
+            Note::Gone(seen) => {
+                let key = Key::of(api, &seen.meta.namespace, &seen.meta.name);
+                self.group_gone(&key, &seen.meta.uid);
+            }
+            Note::Listed => {
+                lists.complete = true;
+                let list = lists.number;
+                let stale = |o: &&Object| o.list != list;
+                let groups = self.groups.iter().filter(|(key, _)| key.api == api);
+                let gone: Vec<(Key, Box<str>)> = groups
+                    .filter_map(|(key, g)| Some((key, g.object.as_ref().filter(stale)?)))
+                    .map(|(key, object)| (key.clone(), object.uid.clone()))
+                    .collect();
+                for (key, uid) in gone {
+                    self.group_gone(&key, &uid);
+                }
+            }
+        }
+    }
+
+    fn group_seen(&mut self, api: Api, seen: Seen<'_>, list: u32, now: Instant) {
+        let key = Key::of(api, &seen.meta.namespace, &seen.meta.name);
+        let group = self.groups.entry(key.clone()).or_default();
+        let known = group.object.take().filter(|o| *o.uid == seen.meta.uid);
+        if known.is_none() {
+            group.pace = Pace::default();
+            group.says = Says::default();
+        }
+        let status = match known {
+            // A foreign form does not hold all of it.
+            Some(known) if api != Api::Muster => known.status,
+            _ => seen.form.past(),
+        };
+        group.object = Some(Object {
+            uid: seen.meta.uid.as_str().into(),
+            version: seen.meta.resource_version.as_str().into(),
+            generation: seen.meta.generation,
+            spec: seen.spec,
+            status,
+            form: seen.form,
+            list,
+        });
+        self.look_at(&key, now + GATHER, now);
     }
 
     fn group_gone(&mut self, key: &Key, uid: &str) {
@@ -134,20 +180,29 @@ impl State {
     }
 
     pub(super) fn note_pod(&mut self, note: Note<&Pod>, side: Side, now: Instant) {
+        self.note_member(note, side, Api::Muster, now);
+    }
+
+    /// The watch of pods that have not ended speaks of all; of those that have, each
+    /// API has a watch.
+    pub(super) fn note_member(&mut self, note: Note<&Pod>, side: Side, api: Api, now: Instant) {
         let list = match side {
             Side::Live => &mut self.live_list,
-            Side::Ended => &mut self.ended_list,
+            Side::Ended => &mut self.ended_lists[api as usize],
         };
         match note {
             Note::Listing => list.number += 1,
             Note::Changed(pod) => {
                 let number = list.number;
-                self.pod_seen(pod, side, number, now);
+                let named = Api::of(pod);
+                if side == Side::Live || named.is_some_and(|(of, _)| of == api) {
+                    self.pod_seen(pod, named, side, number, now);
+                }
             }
             Note::Gone(pod) => {
                 let meta = &pod.metadata;
-                let Some(group) = meta.labels.get(labels::POD_GROUP) else { return };
-                let key = Key::of(&meta.namespace, group);
+                let Some((of, group)) = Api::of(pod) else { return };
+                let key = Key::of(of, &meta.namespace, group);
                 if let Some(group) = self.groups.get_mut(&key)
                     && group.roll.gone(&meta.name, &meta.uid, side, now)
                 {
@@ -159,7 +214,8 @@ impl State {
                 list.complete = true;
                 let number = list.number;
                 let mut changed = Vec::new();
-                for (key, group) in &mut self.groups {
+                let listed = |key: &Key| side == Side::Live || key.api == api;
+                for (key, group) in self.groups.iter_mut().filter(|(key, _)| listed(key)) {
                     if group.roll.listed(side, number, now) {
                         forget_members(&mut self.members, key, group.roll.take_removed());
                         changed.push(key.clone());
@@ -172,17 +228,23 @@ impl State {
         }
     }
 
-    fn pod_seen(&mut self, pod: &Pod, side: Side, list: u32, now: Instant) {
+    fn pod_seen(
+        &mut self,
+        pod: &Pod,
+        named: Option<(Api, &str)>,
+        side: Side,
+        list: u32,
+        now: Instant,
+    ) {
         let meta = &pod.metadata;
-        let label = meta.labels.get(labels::POD_GROUP).filter(|name| !name.is_empty());
-        if label.is_none() && self.members.is_empty() {
+        if named.is_none() && self.members.is_empty() {
             return;
         }
-        let pod_key = Key::of(&meta.namespace, &meta.name);
-        if let Some(before) = self.members.get(&pod_key)
-            && label.is_none_or(|name| **name != **before)
+        let pod_key: PodKey = (meta.namespace.as_str().into(), meta.name.as_str().into());
+        if let Some((api, name)) = self.members.get(&pod_key)
+            && named.is_none_or(|(of, group)| of != *api || *group != **name)
         {
-            let before = Key { namespace: pod_key.namespace.clone(), name: before.clone() };
+            let before = Key { api: *api, namespace: pod_key.0.clone(), name: name.clone() };
             self.members.remove(&pod_key);
             if let Some(group) = self.groups.get_mut(&before)
                 && group.roll.remove(&meta.name)
@@ -190,11 +252,13 @@ impl State {
                 self.look_at(&before, now + GATHER, now);
             }
         }
-        let Some(name) = label else { return };
-        let key = Key::of(&meta.namespace, name);
+        let Some((api, name)) = named else { return };
+        let key = Key::of(api, &meta.namespace, name);
+        let ours = self.schedulers.iter().any(|s| **s == *pod.spec.scheduler_name);
         let group = self.groups.entry(key.clone()).or_default();
+        group.ours |= ours;
         let changed = group.roll.seen(pod, side, list);
-        self.members.entry(pod_key).or_insert_with(|| name.as_str().into());
+        self.members.entry(pod_key).or_insert_with(|| (api, name.into()));
         if changed {
             self.look_at(&key, now + GATHER, now);
         }
@@ -283,8 +347,9 @@ impl State {
         }
     }
 
-    pub(super) fn settled(&mut self, write: Write, outcome: Outcome, now: Instant) {
-        let Some(group) = self.groups.get_mut(&write.key) else { return };
+    /// What became of a write; returns how often it has failed in a row.
+    pub(super) fn settled(&mut self, write: Write, outcome: Outcome, now: Instant) -> u32 {
+        let Some(group) = self.groups.get_mut(&write.key) else { return 0 };
         group.flying = false;
         let same = group.object.as_mut().filter(|o| o.uid == write.uid);
         let (next, since) = match (outcome, same) {
@@ -296,22 +361,25 @@ impl State {
                     // Ahead of the watch; not if the watch was faster.
                     object.version = version;
                     object.status = write.status;
+                    object.form = write.form;
                 }
                 (now + GATHER, now)
             }
             (Outcome::Conflict, _) => (group.pace.conflicted(now), write.since),
             (_, _) => (group.pace.failed(now), write.since),
         };
+        let failures = group.pace.failures();
         self.look_at(&write.key, next, since);
         self.forget_if_empty(&write.key);
+        failures
     }
 }
 
 /// Members that are no more have no group.
-fn forget_members(members: &mut HashMap<Key, Box<str>>, group: &Key, names: Vec<Box<str>>) {
+fn forget_members(members: &mut HashMap<PodKey, Named>, group: &Key, names: Vec<Box<str>>) {
     for name in names {
-        let pod = Key { namespace: group.namespace.clone(), name };
-        if members.get(&pod).is_some_and(|of| *of == group.name) {
+        let pod = (group.namespace.clone(), name);
+        if members.get(&pod).is_some_and(|of| of.0 == group.api && of.1 == group.name) {
             members.remove(&pod);
         }
     }
@@ -327,7 +395,8 @@ impl Group {
         time: Time,
     ) -> (Option<Write>, Option<Instant>) {
         let leaves = self.roll.settle(now);
-        let Some(object) = self.object.as_ref().filter(|_| !self.flying) else {
+        let ours = key.api == Api::Muster || self.ours;
+        let Some(object) = self.object.as_mut().filter(|_| !self.flying && ours) else {
             return (None, leaves);
         };
         let facts = Facts {
@@ -343,11 +412,13 @@ impl Group {
             now + Duration::from_micros(micros)
         });
         let next = [leaves, deadline].into_iter().flatten().min();
-        if made.status == object.status {
+        let form = object.form.follow(&made.status);
+        if form == object.form {
+            object.status = made.status;
             self.since = None;
             return (None, next);
         }
-        let substance = differs_in_substance(&object.status, &made.status);
+        let substance = object.form.differs_in_substance(&form);
         let allowed = self.pace.allowed(substance, now);
         if allowed > now {
             return (None, Some(next.map_or(allowed, |next| next.min(allowed))));
@@ -358,6 +429,7 @@ impl Group {
             uid: object.uid.clone(),
             version: object.version.clone(),
             status: made.status,
+            form,
             since: self.since.take().unwrap_or(now),
             substance,
         };

@@ -79,6 +79,10 @@ pub enum Bug {
     NeverIgnored,
     /// The nomination of a pod that is gone stays.
     NominationLeaked,
+    /// A pod that waits keeps its rejecting plugins over a reload.
+    RejectorsKept,
+    /// An attempt ends under another version of its profile than it began with.
+    EndsUnderAnother,
 }
 
 #[cfg(any(test, feature = "seeded-bugs"))]
@@ -119,6 +123,8 @@ impl Bug {
         Self::PlanNotHeld,
         Self::NeverIgnored,
         Self::NominationLeaked,
+        Self::RejectorsKept,
+        Self::EndsUnderAnother,
     ];
 }
 

@@ -29,7 +29,9 @@ mod testing;
 
 #[cfg(any(test, feature = "seeded-bugs"))]
 pub use bugs::Bug;
-pub use cycle::{Config, Core, Decision, Outcome, Question, Stopwatch};
+pub use cycle::{
+    Config, Core, Decision, MAX_VERSIONS, Outcome, Question, Reload, ReloadError, Stopwatch,
+};
 pub use framework::Profile;
 pub use queue::Backoff;
 pub use report::{CacheNode, CacheView, Explanation, PendingCounts, QueueView, QueuedPod};

@@ -62,7 +62,8 @@ impl Shared {
         let until = Instant::now() + extender.timeout;
         let body = async {
             let pod = self.pod(asked, until).await?;
-            let full = match &self.nodes {
+            let whole = self.table.read().nodes.clone();
+            let full = match &whole {
                 Some(store) if !extender.node_cache_capable => {
                     Some(store.get(names, &self.pods, until).await?)
                 }

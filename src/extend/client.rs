@@ -113,6 +113,7 @@ pub(super) struct Extender {
     verbs: [Option<(String, Uri)>; 4],
     client: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     metrics: Metrics,
+    config: config::Extender,
 }
 
 impl Extender {
@@ -148,7 +149,18 @@ impl Extender {
             verbs,
             client,
             metrics: metrics.clone(),
+            config: config.clone(),
         })
+    }
+
+    /// Whether it is configured just so.
+    pub(super) fn is(&self, config: &config::Extender) -> bool {
+        self.config == *config
+    }
+
+    /// Whether it is sent whole nodes.
+    pub(super) fn wants_nodes(&self) -> bool {
+        super::wants_nodes(&self.config)
     }
 
     fn verb(&self, verb: Verb) -> Option<&(String, Uri)> {

@@ -19,13 +19,14 @@ mod wire;
 pub use client::{DEFAULT_TIMEOUT, answer_limit};
 pub use tls::TlsError;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use muster_core::framework::{ExtenderId, ExtenderSpec};
 use muster_core::io::{ExtenderCall, ExtenderReply, Input, PodRef, Reply, Scores, Token};
+use parking_lot::RwLock;
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, mpsc};
 use tracing::{error, warn};
@@ -75,13 +76,12 @@ pub enum ExtendError {
 }
 
 /// What extenders need.
-pub struct Setup<'a> {
-    /// The extenders, as configured.
-    pub extenders: &'a [config::Extender],
+#[derive(Clone)]
+pub struct Setup {
     /// Where the API server is.
-    pub config: &'a kube::Config,
+    pub config: kube::Config,
     /// Which nodes are looked after; `None`: all.
-    pub nodes: Option<&'a NodeSelector>,
+    pub shard: Option<NodeSelector>,
     /// When a bind may be asked for.
     pub leadership: Leadership,
     /// Where answers go.
@@ -97,10 +97,8 @@ struct Asked {
 }
 
 struct Shared {
-    extenders: BTreeMap<ExtenderId, Extender>,
+    table: RwLock<Table>,
     pods: FullPods,
-    /// Only while an extender wants them.
-    nodes: Option<FullNodes>,
     leadership: Leadership,
     answers: mpsc::Sender<Message>,
     metrics: Metrics,
@@ -109,41 +107,64 @@ struct Shared {
     binds: Binds,
 }
 
-/// The extenders that are configured.
+/// Who may be asked.
+#[derive(Default)]
+struct Table {
+    extenders: BTreeMap<ExtenderId, Arc<Extender>>,
+    /// Only while an extender wants them.
+    nodes: Option<Arc<FullNodes>>,
+    /// The next one's number: none is given twice.
+    next: u32,
+}
+
+/// The extenders' thread, once there is an extender.
+#[derive(Default)]
+struct Thread(OnceLock<Runtime>);
+
+impl Thread {
+    fn start(&self) -> Result<&Runtime, ExtendError> {
+        if self.0.get().is_none() {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(1)
+                .thread_name("extend")
+                .enable_all()
+                .build()?;
+            if let Err(spare) = self.0.set(runtime) {
+                spare.shutdown_background();
+            }
+        }
+        Ok(self.0.get().expect("it was set just now"))
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// The extenders that are configured, and those that attempts begun under an older
+/// configuration may still ask.
+#[derive(Clone)]
 pub struct Extenders {
     shared: Arc<Shared>,
-    /// Taken only at the end.
-    runtime: Option<Runtime>,
+    thread: Arc<Thread>,
+    config: Arc<kube::Config>,
+    shard: Option<NodeSelector>,
 }
 
 impl Extenders {
-    /// Starts to talk to extenders; `None` if there are none.
+    /// None yet.
     ///
     /// # Errors
     ///
-    /// If an address or a certificate cannot be used.
-    pub fn start(setup: Setup<'_>) -> Result<Option<Self>, ExtendError> {
-        if setup.extenders.is_empty() {
-            return Ok(None);
-        }
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("extend")
-            .enable_all()
-            .build()?;
-        let mut extenders = BTreeMap::new();
-        for (id, extender) in (0..).map(ExtenderId).zip(setup.extenders) {
-            extenders.insert(id, Extender::new(extender, &setup.metrics)?);
-        }
-        let wants_nodes = setup.extenders.iter().any(wants_nodes);
-        let nodes = match wants_nodes {
-            true => Some(FullNodes::follow(setup.config, setup.nodes, runtime.handle())?),
-            false => None,
-        };
+    /// If the API server cannot be asked for whole objects.
+    pub fn new(setup: Setup) -> Result<Self, ExtendError> {
         let shared = Arc::new(Shared {
-            extenders,
-            pods: FullPods::new(setup.config)?,
-            nodes,
+            table: RwLock::default(),
+            pods: FullPods::new(&setup.config)?,
             leadership: setup.leadership,
             answers: setup.answers,
             metrics: setup.metrics,
@@ -151,12 +172,65 @@ impl Extenders {
             unanswered: AtomicUsize::new(0),
             binds: Binds::new(),
         });
-        Ok(Some(Self { shared, runtime: Some(runtime) }))
+        let (config, shard) = (Arc::new(setup.config), setup.shard);
+        Ok(Self { shared, thread: Arc::default(), config, shard })
+    }
+
+    /// Makes these extenders ready to be asked, beside those that are, and says what the
+    /// core is told of them. One that is known by the same configuration stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// If an address or a certificate cannot be used; then nothing has changed.
+    pub fn prepare(&self, wanted: &[config::Extender]) -> Result<Vec<ExtenderSpec>, ExtendError> {
+        if wanted.is_empty() {
+            return Ok(Vec::new());
+        }
+        let runtime = self.thread.start()?;
+        let mut table = self.shared.table.write();
+        let mut taken: Vec<(ExtenderId, Option<Arc<Extender>>)> = Vec::new();
+        let mut next = table.next;
+        for extender in wanted {
+            let free = |id: &ExtenderId| taken.iter().all(|(other, _)| other != id);
+            let known = table.extenders.iter().find(|(id, e)| e.is(extender) && free(id));
+            match known {
+                Some((id, _)) => taken.push((*id, None)),
+                None => {
+                    let client = Extender::new(extender, &self.shared.metrics)?;
+                    taken.push((ExtenderId(next), Some(Arc::new(client))));
+                    next += 1;
+                }
+            }
+        }
+        if table.nodes.is_none() && wanted.iter().any(wants_nodes) {
+            let nodes = FullNodes::follow(&self.config, self.shard.as_ref(), runtime.handle())?;
+            table.nodes = Some(Arc::new(nodes));
+        }
+        table.next = next;
+        let specs = taken.iter().zip(wanted).map(|((id, _), e)| spec(*id, e)).collect();
+        let new = taken.into_iter().filter_map(|(id, client)| Some((id, client?)));
+        table.extenders.extend(new);
+        Ok(specs)
+    }
+
+    /// Forgets all but these.
+    pub fn retain(&self, in_use: &BTreeSet<ExtenderId>) {
+        let mut table = self.shared.table.write();
+        table.extenders.retain(|id, _| in_use.contains(id));
+        if !table.extenders.values().any(|extender| extender.wants_nodes()) {
+            table.nodes = None;
+        }
+    }
+
+    /// Those that may be asked.
+    #[must_use]
+    pub fn known(&self) -> BTreeSet<ExtenderId> {
+        self.shared.table.read().extenders.keys().copied().collect()
     }
 
     /// Takes a question over: the answer comes as an input.
     pub fn submit(&self, token: Token, pod: PodRef, attempt: u64, call: ExtenderCall) {
-        let Some(runtime) = &self.runtime else {
+        let Some(runtime) = self.thread.0.get() else {
             return;
         };
         let shared = Arc::clone(&self.shared);
@@ -185,10 +259,13 @@ impl Extenders {
         });
     }
 
-    /// What has to end before the process does.
-    #[must_use]
-    pub fn ending(&self) -> Ending {
-        Ending(Arc::clone(&self.shared))
+    /// Lets no further bind begin and waits for those on their way, for at most
+    /// [`DRAIN`]: what an extender was asked to do is known before the lease is given up.
+    pub async fn drain(&self) {
+        let left = self.shared.binds.drain(DRAIN).await;
+        if left > 0 {
+            warn!(left, "extenders still bind pods after {DRAIN:?}; not waiting any longer");
+        }
     }
 
     /// Questions taken over and not answered yet.
@@ -198,39 +275,16 @@ impl Extenders {
     }
 }
 
-/// Waits for binds at the end.
-pub struct Ending(Arc<Shared>);
-
-impl Ending {
-    /// Lets no further bind begin and waits for those on their way, for at most
-    /// [`DRAIN`]: what an extender was asked to do is known before the lease is given up.
-    pub async fn drain(&self) {
-        let left = self.0.binds.drain(DRAIN).await;
-        if left > 0 {
-            warn!(left, "extenders still bind pods after {DRAIN:?}; not waiting any longer");
-        }
-    }
-}
-
-impl Drop for Extenders {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
-
 /// Whether names do not suffice.
 fn wants_nodes(extender: &config::Extender) -> bool {
     let sees_nodes = !extender.filter_verb.is_empty() || !extender.prioritize_verb.is_empty();
     !extender.node_cache_capable && sees_nodes
 }
 
-/// What the core is told of extenders: in the order of the configuration.
-#[must_use]
-pub fn specs(extenders: &[config::Extender]) -> Vec<ExtenderSpec> {
-    let spec = |(id, e): (u32, &config::Extender)| ExtenderSpec {
-        id: ExtenderId(id),
+/// What the core is told of an extender.
+fn spec(id: ExtenderId, e: &config::Extender) -> ExtenderSpec {
+    ExtenderSpec {
+        id,
         name: e.url_prefix.as_str().into(),
         filters: !e.filter_verb.is_empty(),
         prioritizes: !e.prioritize_verb.is_empty(),
@@ -239,8 +293,7 @@ pub fn specs(extenders: &[config::Extender]) -> Vec<ExtenderSpec> {
         weight: e.weight,
         ignorable: e.ignorable,
         managed: e.managed_resources.iter().map(|r| r.name.as_str().into()).collect(),
-    };
-    (0..).zip(extenders).map(spec).collect()
+    }
 }
 
 /// Resources that NodeResourcesFit leaves to extenders. As upstream, if there are any
@@ -258,31 +311,31 @@ impl Shared {
         };
         match call {
             ExtenderCall::Filter { extender, nodes } => match self.find(*extender) {
-                Ok(extender) => self.filter(asked, extender, nodes).await,
+                Ok(extender) => self.filter(asked, &extender, nodes).await,
                 Err(reply) => reply,
             },
             ExtenderCall::Prioritize { extenders, nodes } => {
                 let each = extenders.iter().map(|id| async {
                     match self.find(*id) {
-                        Ok(extender) => self.prioritize(asked, extender, nodes).await,
+                        Ok(extender) => self.prioritize(asked, &extender, nodes).await,
                         Err(_) => Scores::Err(UNKNOWN.into()),
                     }
                 });
                 ExtenderReply::Prioritized(futures::future::join_all(each).await)
             }
             ExtenderCall::Preempt { extender, candidates } => match self.find(*extender) {
-                Ok(extender) => self.preempt(asked, extender, candidates).await,
+                Ok(extender) => self.preempt(asked, &extender, candidates).await,
                 Err(reply) => reply,
             },
             ExtenderCall::Bind { extender, node } => match self.find(*extender) {
-                Ok(extender) => self.bind(asked, extender, node).await,
+                Ok(extender) => self.bind(asked, &extender, node).await,
                 Err(reply) => reply,
             },
         }
     }
 
-    fn find(&self, id: ExtenderId) -> Result<&Extender, ExtenderReply> {
-        self.extenders.get(&id).ok_or_else(|| {
+    fn find(&self, id: ExtenderId) -> Result<Arc<Extender>, ExtenderReply> {
+        self.table.read().extenders.get(&id).cloned().ok_or_else(|| {
             warn!(?id, "{UNKNOWN}");
             failed(UNKNOWN)
         })

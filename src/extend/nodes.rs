@@ -20,6 +20,7 @@ use serde::{Deserialize, de};
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -41,6 +42,13 @@ type Store = BTreeMap<Arc<str>, Arc<RawValue>>;
 pub(super) struct FullNodes {
     nodes: Arc<Mutex<Store>>,
     listed: watch::Receiver<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for FullNodes {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 impl FullNodes {
@@ -56,8 +64,8 @@ impl FullNodes {
         let nodes = Arc::<Mutex<Store>>::default();
         let (done, listed) = watch::channel(false);
         let labels = shard.map(ToString::to_string);
-        runtime.spawn(follow(client, labels, Arc::clone(&nodes), done));
-        Ok(Self { nodes, listed })
+        let task = runtime.spawn(follow(client, labels, Arc::clone(&nodes), done));
+        Ok(Self { nodes, listed, task })
     }
 
     /// Whole nodes of these names, in order; those that are gone are left out.

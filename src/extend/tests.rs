@@ -7,7 +7,7 @@ use muster_core::io::{ExtenderReply, NodeVictims, PodRef};
 use serde_json::value::RawValue;
 
 use super::wire::*;
-use super::{config, ignored_resources, pods, specs};
+use super::{ExtenderId, config, ignored_resources, pods, spec};
 
 fn raw(text: &str) -> Arc<RawValue> {
     RawValue::from_string(text.to_owned()).unwrap().into()
@@ -164,7 +164,7 @@ fn the_core_is_told_what_is_configured() {
         managed_resources: vec![resource("e.com/a", true), resource("e.com/b", false)],
         ..config::Extender::default()
     };
-    let [spec] = <[_; 1]>::try_from(specs(std::slice::from_ref(&extender))).unwrap();
+    let spec = spec(ExtenderId(0), &extender);
     assert_eq!((&*spec.name, spec.weight, spec.ignorable), ("http://e", 3, false));
     assert_eq!(
         (spec.filters, spec.prioritizes, spec.preempts, spec.binds),

@@ -230,6 +230,26 @@ pub(super) const EXTENDER_WAITING: Family = gauge(
     &[],
     "Number of pods whose scheduling cycle waits for the answer of an extender.",
 );
+pub(super) const CONFIG_RELOADS: Family = counter(
+    "muster_config_reloads_total",
+    &["result"],
+    "Number of changes of the configuration file that were looked at, by the result (applied, invalid, needs_restart, busy: attempts under way hold too many versions, it is tried again).",
+);
+pub(super) const CONFIG_VERSION: Family = gauge(
+    "muster_config_version",
+    &[],
+    "How many changes of the configuration file were applied since the start.",
+);
+pub(super) const CONFIG_APPLIED: Family = gauge(
+    "muster_config_last_applied_timestamp_seconds",
+    &[],
+    "When the configuration in force was taken up, in seconds since the epoch.",
+);
+pub(super) const CONFIG_CURRENT: Family = gauge(
+    "muster_config_current",
+    &[],
+    "1 if the configuration in force is what the file says, 0 if the file's last change was refused.",
+);
 pub(super) const MALFORMED: Family = counter(
     "muster_malformed_objects_total",
     &["kind"],

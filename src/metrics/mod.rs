@@ -63,6 +63,10 @@ struct Inner {
     extender_seconds: HistogramVec,
     extender_out_of_range: IntCounterVec,
     watch_events: IntCounterVec,
+    config_reloads: IntCounterVec,
+    config_version: IntGaugeVec,
+    config_applied: IntGaugeVec,
+    config_current: IntGaugeVec,
     group_writes: IntCounterVec,
     group_lag: Histogram,
 }
@@ -118,6 +122,10 @@ impl Metrics {
             extender_seconds: make.histograms(families::EXTENDER_DURATION),
             extender_out_of_range: make.counters(families::EXTENDER_OUT_OF_RANGE),
             watch_events: make.counters(families::WATCH_EVENTS),
+            config_reloads: make.counters(families::CONFIG_RELOADS),
+            config_version: make.gauges(families::CONFIG_VERSION),
+            config_applied: make.gauges(families::CONFIG_APPLIED),
+            config_current: make.gauges(families::CONFIG_CURRENT),
             group_writes: make.counters(families::POD_GROUP_STATUS),
             group_lag: make.histogram(families::POD_GROUP_STATUS_LAG),
             made: Vec::new(),
@@ -254,6 +262,26 @@ impl Metrics {
     /// The checker found an invariant broken.
     pub fn audit_violation(&self, invariant: &str) {
         self.0.audit_violations.with_label_values(&[invariant]).inc();
+    }
+
+    /// A change of the configuration file was looked at.
+    pub fn config_reload(&self, result: &str) {
+        self.0.config_reloads.with_label_values(&[result]).inc();
+        let current = i64::from(result == "applied");
+        self.0.config_current.with_label_values(&[] as &[&str]).set(current);
+    }
+
+    /// The configuration file says again what is in force.
+    pub fn config_unchanged(&self) {
+        self.0.config_current.with_label_values(&[] as &[&str]).set(1);
+    }
+
+    /// The configuration in force: how many were before it, and since when in seconds.
+    pub fn config_in_force(&self, version: u64, since: i64) {
+        let version = i64::try_from(version).unwrap_or(i64::MAX);
+        self.0.config_version.with_label_values(&[] as &[&str]).set(version);
+        self.0.config_applied.with_label_values(&[] as &[&str]).set(since);
+        self.config_unchanged();
     }
 
     /// A write of a pod group's status: its result, and how long after the change

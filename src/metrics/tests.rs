@@ -21,6 +21,10 @@ muster_audit_violations_total counter invariant
 muster_bind_attempts_total counter result
 muster_bind_duration_seconds histogram result
 muster_build_info gauge version
+muster_config_current gauge \n\
+muster_config_last_applied_timestamp_seconds gauge \n\
+muster_config_reloads_total counter result
+muster_config_version gauge \n\
 muster_extender_call_duration_seconds histogram extender,verb
 muster_extender_calls_total counter extender,verb,result
 muster_extender_scores_out_of_range_total counter extender

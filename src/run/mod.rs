@@ -12,10 +12,12 @@ mod compare;
 mod decisions;
 mod owner;
 mod process;
+mod reload;
 mod shutdown;
 mod surface;
 
 pub use owner::{MAILBOX, MAX_UNANSWERED_BINDS, Message, Question, SETTLE};
+pub use reload::{Follow, LOOK};
 pub use shutdown::Shutdown;
 
 use std::path::PathBuf;
@@ -25,7 +27,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use muster_core::audit::{Audit, Audited};
-use muster_core::{Backoff, Config, Core, Profile};
+use muster_core::{Config, Core, Profile};
+use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -60,6 +64,8 @@ pub struct Options {
     pub seed: u64,
     /// Seconds after which an unschedulable pod is tried again anyway.
     pub max_in_unschedulable_secs: i64,
+    /// The configuration file whose changes are taken up while the scheduler runs.
+    pub follow: Option<Follow>,
 }
 
 /// Runs the scheduler with these plugins until it is told to end, and says with
@@ -69,9 +75,7 @@ pub async fn run(options: Options, registry: &Registry) -> Result<ExitCode> {
     process::size_pool(options.configuration.parallelism);
     let kubeconfig = options.kubeconfig.as_deref();
     let config = client::load(kubeconfig).await?;
-    let profiles = options.configuration.core_profiles(registry.plugins())?;
-    let mut scheduler = Scheduler::start(options, profiles.clone(), &config).await?;
-    registry.start_feeds(&profiles, &scheduler.mailbox, &scheduler.end);
+    let mut scheduler = Scheduler::configured(options, registry, &config).await?;
     let code = scheduler.until_the_end().await?;
     Ok(code)
 }
@@ -81,7 +85,6 @@ pub async fn run(options: Options, registry: &Registry) -> Result<ExitCode> {
 /// configuration says.
 pub struct Scheduler {
     writer: Writer,
-    extenders: Option<extend::Ending>,
     /// No cycle starts any more.
     stop: Shutdown,
     /// Everything ends.
@@ -95,9 +98,49 @@ pub struct Scheduler {
     client: kube::Client,
     nodes: Option<NodeSelector>,
     metrics: Metrics,
+    extenders: Extenders,
+    configz: Arc<Mutex<Value>>,
 }
 
 impl Scheduler {
+    /// Starts what the configuration says, with plugins of this registry, their feeds,
+    /// and whoever follows the configuration file.
+    ///
+    /// # Errors
+    ///
+    /// If a plugin cannot be made or a part cannot be started.
+    pub async fn configured(
+        options: Options,
+        registry: &Registry,
+        config: &kube::Config,
+    ) -> Result<Self> {
+        let profiles = options.configuration.core_profiles(registry.plugins())?;
+        let (follow, in_force) = (options.follow.clone(), options.configuration.clone());
+        let scheduler = Self::start(options, profiles.clone(), config).await?;
+        let mut feeds = registry.feeds(&scheduler.mailbox, &scheduler.end);
+        feeds.follow(&profiles);
+        if let Some(Follow { read, every }) = follow
+            && let Some(path) = read.file.clone()
+        {
+            let follower = reload::Follower {
+                path,
+                every,
+                read,
+                in_force,
+                registry: registry.clone(),
+                feeds,
+                asked: scheduler.extenders.known(),
+                extenders: scheduler.extenders.clone(),
+                mailbox: scheduler.mailbox.clone(),
+                metrics: scheduler.metrics.clone(),
+                configz: Arc::clone(&scheduler.configz),
+                end: scheduler.end.clone(),
+            };
+            tokio::spawn(follower.run());
+        }
+        Ok(scheduler)
+    }
+
     /// Starts to schedule the pods of these profiles.
     ///
     /// # Errors
@@ -120,13 +163,15 @@ impl Scheduler {
         let schedules = shard::describe(&names, nodes);
         info!("scheduling {schedules}");
         metrics.set_shard(nodes.map_or("", NodeSelector::as_str));
+        let configz = Arc::new(Mutex::new(surface::configz(configuration, nodes)));
+        metrics.config_in_force(0, jiff::Timestamp::now().as_second());
 
         if let Some(serve) = options.serve.clone() {
             let status = surface::Status {
                 mailbox: mailbox.clone(),
                 listed: listed.clone(),
                 stop: stop.clone(),
-                configz: surface::configz(configuration, nodes),
+                configz: Arc::clone(&configz),
                 explanations: Arc::new(tokio::sync::Semaphore::new(surface::EXPLANATIONS)),
             };
             let surface = Arc::new(status);
@@ -149,7 +194,7 @@ impl Scheduler {
             metrics: metrics.clone(),
             host: process::hostname(),
         })?;
-        let board = Arc::new(Board::default());
+        let board = Arc::new(Board::new(names.clone()));
         let controller = controller::start(
             config,
             board.clone(),
@@ -166,23 +211,21 @@ impl Scheduler {
             end.clone(),
         )
         .context("start the watches' thread")?;
-        let extenders = Extenders::start(extend::Setup {
-            extenders: &configuration.extenders,
-            config,
-            nodes,
+        let extenders = Extenders::new(extend::Setup {
+            config: config.clone(),
+            shard: options.node_selector.clone(),
             leadership: leadership.clone(),
             answers: mailbox.clone(),
             metrics: metrics.clone(),
         })?;
-        let specs = extend::specs(&configuration.extenders);
+        let specs = extenders.prepare(&configuration.extenders)?;
         let profiles = profiles.into_iter().map(|p| p.with_extenders(specs.clone())).collect();
         let clock = Clock::new();
-        let ending = extenders.as_ref().map(Extenders::ending);
         let owner = Owner {
             core: core(core_config(&options, profiles), clock),
             inbox,
             writer: writer.clone(),
-            extenders,
+            extenders: extenders.clone(),
             asker: Asker::start(mailbox.clone()),
             leadership,
             metrics: metrics.clone(),
@@ -201,7 +244,6 @@ impl Scheduler {
         info!(profiles = ?names, "started");
         Ok(Self {
             writer,
-            extenders: ending,
             stop,
             end,
             election,
@@ -213,6 +255,8 @@ impl Scheduler {
             client,
             nodes: options.node_selector,
             metrics,
+            extenders,
+            configz,
         })
     }
 
@@ -262,6 +306,12 @@ impl Scheduler {
         self.mailbox.clone()
     }
 
+    /// What `/configz` shows: the configuration in force.
+    #[must_use]
+    pub fn configz(&self) -> Value {
+        self.configz.lock().clone()
+    }
+
     /// Its metrics.
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
@@ -272,9 +322,7 @@ impl Scheduler {
     pub async fn end(&mut self) {
         info!("ending: no new cycles, waiting for writes");
         self.stop.trigger();
-        if let Some(extenders) = &self.extenders {
-            extenders.drain().await;
-        }
+        self.extenders.drain().await;
         self.writer.drain().await;
         self.end.trigger();
         match (&mut self.election).await {
@@ -347,14 +395,10 @@ fn start_owner(owner: Owner) -> Result<oneshot::Receiver<()>> {
 
 #[allow(clippy::needless_update, reason = "a feature of the core, on in tests, adds a field")]
 fn core_config(options: &Options, profiles: Vec<Profile>) -> Config {
-    let configuration = &options.configuration;
     Config {
         profiles,
         seed: options.seed,
-        backoff: Backoff {
-            initial_secs: configuration.pod_initial_backoff_seconds,
-            max_secs: configuration.pod_max_backoff_seconds,
-        },
+        backoff: reload::backoff(&options.configuration),
         max_in_unschedulable_secs: options.max_in_unschedulable_secs,
         ..Config::default()
     }

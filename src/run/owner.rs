@@ -4,14 +4,16 @@
 //! yet answered. Must never wait for anything but its mailbox: effects go to
 //! the writer and come back as inputs.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use muster_core::audit::Audited;
+use muster_core::framework::ExtenderId;
 use muster_core::io::{Effect, Input, Kind, Request};
 use muster_core::report::Observation;
-use muster_core::{CacheView, QueueView};
+use muster_core::{CacheView, QueueView, Reload, ReloadError};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info, warn};
@@ -57,6 +59,8 @@ pub enum Message {
     Wake,
     /// A question.
     Ask(Question),
+    /// Another configuration, and where to say what became of it.
+    Reload(Box<Reload>, oneshot::Sender<Result<u64, ReloadError>>),
 }
 
 /// What the owner can be asked. An answer that nobody waits for is dropped.
@@ -65,6 +69,8 @@ pub enum Question {
     Queue(oneshot::Sender<QueueView>),
     /// What is cached.
     Cache(oneshot::Sender<CacheView>),
+    /// The extenders that may still be asked.
+    Extenders(oneshot::Sender<BTreeSet<ExtenderId>>),
     /// A pod by namespace and name, with a copy of the state to explain it on.
     Explain(String, String, oneshot::Sender<Option<muster_core::Question>>),
 }
@@ -88,7 +94,7 @@ pub(super) struct Owner {
     pub(super) core: Audited,
     pub(super) inbox: mpsc::Receiver<Message>,
     pub(super) writer: Writer,
-    pub(super) extenders: Option<Extenders>,
+    pub(super) extenders: Extenders,
     pub(super) asker: Asker,
     pub(super) leadership: Leadership,
     pub(super) metrics: Metrics,
@@ -200,6 +206,15 @@ impl Owner {
                 let _ = answer.send(self.core.core().cache_view());
                 1
             }
+            Message::Ask(Question::Extenders(answer)) => {
+                let _ = answer.send(self.core.core().extenders_in_use());
+                1
+            }
+            Message::Reload(reload, answer) => {
+                let done = self.core.reload(self.clock.now(), *reload);
+                let _ = answer.send(done.map(|()| self.core.core().version()));
+                1
+            }
             Message::Ask(Question::Explain(namespace, name, answer)) => {
                 let _ = answer.send(self.core.core().question(&namespace, &name));
                 1
@@ -238,7 +253,7 @@ impl Owner {
         }
         let begin = Instant::now();
         for _ in 0..CYCLES {
-            let asked = self.extenders.as_ref().map_or(0, Extenders::unanswered);
+            let asked = self.extenders.unanswered();
             if self.writer.unanswered_binds() + asked >= MAX_UNANSWERED_BINDS {
                 // The next answer wakes us.
                 return false;
@@ -256,10 +271,7 @@ impl Owner {
 
     /// Gives the core's effects to those who carry them out.
     fn hand_over(&mut self) {
-        let mut effects = self.core.take_effects();
-        if let Some(extenders) = &self.extenders {
-            effects = effects.into_iter().filter_map(|e| to_extenders(extenders, e)).collect();
-        }
+        let effects = self.core.take_effects();
         if effects.is_empty() {
             return;
         }
@@ -268,6 +280,11 @@ impl Owner {
             match effect {
                 Effect::Call { token, request: Request::Post(post), .. } => {
                     answers.extend(self.asker.submit(token, post));
+                }
+                Effect::Call {
+                    token, pod, request: Request::Extender { attempt, call }, ..
+                } => {
+                    self.extenders.submit(token, pod, attempt, call);
                 }
                 effect => rest.push(effect),
             }
@@ -317,16 +334,5 @@ impl Owner {
             self.verbosity = verbosity;
             self.core.core_mut().set_trace(decisions::wants_trace(verbosity));
         }
-    }
-}
-
-/// Hands a question over; returns what is none.
-fn to_extenders(extenders: &Extenders, effect: Effect) -> Option<Effect> {
-    match effect {
-        Effect::Call { token, pod, request: Request::Extender { attempt, call }, .. } => {
-            extenders.submit(token, pod, attempt, call);
-            None
-        }
-        other => Some(other),
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
@@ -24,7 +25,8 @@ pub(super) struct Status {
     pub(super) mailbox: mpsc::Sender<Message>,
     pub(super) listed: Arc<Listed>,
     pub(super) stop: Shutdown,
-    pub(super) configz: Value,
+    /// What `/configz` shows: the configuration in force.
+    pub(super) configz: Arc<Mutex<Value>>,
     /// Turns to explain a pod: [`EXPLANATIONS`] at a time.
     pub(super) explanations: Arc<Semaphore>,
 }
@@ -79,7 +81,7 @@ impl Surface for Status {
     }
 
     fn configz(&self) -> Value {
-        self.configz.clone()
+        self.configz.lock().clone()
     }
 
     fn debug_queue(&self) -> BoxFuture<'static, Value> {

@@ -61,6 +61,8 @@ pub(crate) enum Event {
     Again(Identity, Serial),
     /// A candidate looks at the lease.
     Lease(Identity),
+    /// A process looks at its configuration.
+    Reload(Identity),
     /// A scheduler process starts.
     Start(Replica),
     /// A process that stood still goes on.
@@ -116,6 +118,7 @@ impl Event {
             | Self::Answer(who, ..)
             | Self::Again(who, _)
             | Self::Lease(who)
+            | Self::Reload(who)
             | Self::Cycle(who)
             | Self::Timer(who) => Some(*who),
             _ => None,

@@ -20,7 +20,7 @@ use crate::model::kubelet::{Kubelets, Timer};
 use crate::outcome::{Ended, Outcome, Progress, Unsettled};
 use crate::record::Record;
 use crate::rng::Rng;
-use crate::scenario::{Action, Fault, Scenario};
+use crate::scenario::{Action, Fault, Scenario, SchedulerSpec};
 use crate::scheduler::{Complaint, Maker, Process, Wish};
 use crate::time::{EPOCH, MINUTE, Micros, SECOND, since_epoch};
 
@@ -51,6 +51,8 @@ pub(crate) struct Engine<'a> {
     pub(crate) processes: Vec<Option<Process>>,
     pub(crate) starts: Vec<u32>,
     pub(crate) maker: Maker<'a>,
+    /// How schedulers are set up now.
+    pub(crate) rules: SchedulerSpec,
     /// Who leads, if that can change.
     pub(crate) lease: Option<Lease>,
     /// Objects whose last version cannot be decoded.
@@ -92,6 +94,7 @@ impl<'a> Engine<'a> {
             processes: (0..replicas).map(|_| None).collect(),
             starts: vec![0; replicas],
             maker,
+            rules: scenario.scheduler.clone(),
             lease: elects.then(Lease::default),
             broken: Vec::new(),
             record: Record::new(scenario),
@@ -231,6 +234,7 @@ impl<'a> Engine<'a> {
             Event::Answer(who, serial, result) => self.answered(who, serial, result),
             Event::Again(who, serial) => self.send(who, serial),
             Event::Lease(who) => self.look_at_lease(who),
+            Event::Reload(who) => self.look_at_configuration(who),
             Event::Start(replica) => self.start(replica),
             Event::Thaw(who) => {
                 // What arrived meanwhile is handled now, in order.
@@ -309,6 +313,7 @@ impl<'a> Engine<'a> {
                     self.set(timers);
                 }
             }
+            Action::Reload(change) => self.reconfigure(change),
             _ => self.befall(action),
         }
     }

@@ -48,6 +48,8 @@ pub struct Counts {
     pub node_changes: u64,
     /// Pods that a kubelet refused because they did not fit.
     pub misfits: u64,
+    /// Configurations taken up by a process that ran.
+    pub reloads: u64,
 }
 
 impl Counts {
@@ -68,6 +70,7 @@ impl Counts {
             ("refusedVictim", self.refused_victims),
             ("nodeChange", self.node_changes),
             ("misfit", self.misfits),
+            ("reload", self.reloads),
         ];
         drawn.chain(blows).chain(rest)
     }
@@ -92,6 +95,7 @@ impl Counts {
         self.refused_victims += other.refused_victims;
         self.node_changes += other.node_changes;
         self.misfits += other.misfits;
+        self.reloads += other.reloads;
     }
 }
 

@@ -65,7 +65,10 @@ pub fn run(
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Outcome, Unsettled> {
     let seed = options.seed.unwrap_or(scenario.seed);
-    let maker = Box::new(|| scheduler::muster(scenario.scheduler.config(seed)));
+    let maker = scheduler::Maker {
+        config: Box::new(move |spec| spec.config(seed)),
+        brain: Box::new(scheduler::muster),
+    };
     start(scenario, options, maker, progress)
 }
 
@@ -82,8 +85,10 @@ pub fn run_with(
 ) -> Result<Outcome, Unsettled> {
     let seed = options.seed.unwrap_or(scenario.seed);
     let mut first = Some(brain);
-    let muster = move || scheduler::muster(scenario.scheduler.config(seed));
-    let maker = Box::new(move || first.take().unwrap_or_else(muster));
+    let maker = scheduler::Maker {
+        config: Box::new(move |spec| spec.config(seed)),
+        brain: Box::new(move |config| first.take().unwrap_or_else(|| scheduler::muster(config))),
+    };
     start(scenario, options, maker, progress)
 }
 

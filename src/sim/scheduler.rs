@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use muster_core::io::{Effect, Input, Kind, PodRef, Tick};
 use muster_core::report::Observation;
-use muster_core::{CacheView, Config, Core, Decision, Outcome, QueueView};
+use muster_core::{CacheView, Config, Core, Decision, Outcome, QueueView, Reload, ReloadError};
 
 use crate::agenda::Event;
 use crate::check::Finding;
 use crate::lease::{Candidate, Identity};
 use crate::model::log::{WATCHED, slot};
+use crate::scenario::SchedulerSpec;
 use crate::time::{MILLISECOND, Micros};
 use crate::writer::Writer;
 
@@ -32,6 +33,14 @@ pub trait Brain {
     fn advance(&mut self, now: Tick);
     /// Lets it decide on one pod.
     fn schedule_one(&mut self, now: Tick) -> Option<Attempt>;
+    /// Puts another configuration into force.
+    ///
+    /// # Errors
+    ///
+    /// As [`Core::reload`]; a core that has no configuration takes any.
+    fn reload(&mut self, _now: Tick, _reload: Reload) -> Result<(), ReloadError> {
+        Ok(())
+    }
     /// When `advance` next has something to do.
     fn next_deadline(&self) -> Option<Tick>;
     /// What it wants done.
@@ -102,6 +111,10 @@ impl Brain for Core {
         Self::schedule_one(self, now).map(attempt_of)
     }
 
+    fn reload(&mut self, now: Tick, reload: Reload) -> Result<(), ReloadError> {
+        Self::reload(self, now, reload)
+    }
+
     fn next_deadline(&self) -> Option<Tick> {
         Self::next_deadline(self)
     }
@@ -120,7 +133,12 @@ impl Brain for Core {
 }
 
 /// Makes the brain of a process that starts.
-pub(crate) type Maker<'a> = Box<dyn FnMut() -> Box<dyn Brain> + 'a>;
+pub(crate) struct Maker<'a> {
+    /// What a core is set up with.
+    pub(crate) config: Box<dyn Fn(&SchedulerSpec) -> Config + 'a>,
+    /// The core.
+    pub(crate) brain: Box<dyn FnMut(Config) -> Box<dyn Brain> + 'a>,
+}
 
 /// Muster's core.
 pub(crate) fn muster(config: Config) -> Box<dyn Brain> {
@@ -230,6 +248,16 @@ impl Process {
         }
         self.brain.apply(local, input);
         self.want_cycle(now)
+    }
+
+    /// Takes up another configuration; false if it has to wait.
+    pub(crate) fn reload(&mut self, now: Tick, config: Config) -> (bool, Option<Wish>) {
+        let reload = Reload { profiles: config.profiles, backoff: config.backoff };
+        let local = self.local(now);
+        match self.brain.reload(local, reload) {
+            Ok(()) => (true, self.want_cycle(now)),
+            Err(_) => (false, None),
+        }
     }
 
     /// A timer is due; one that was replaced by an earlier one does nothing.

@@ -12,9 +12,12 @@ use crate::engine::Engine;
 use crate::lease::{Identity, RETRY};
 use crate::link::Replica;
 use crate::model::log::WATCHED;
-use crate::scenario::{Blow, Fault};
+use crate::scenario::{Blow, Fault, ReloadSpec};
 use crate::scheduler::Process;
-use crate::time::Micros;
+use crate::time::{Micros, SECOND};
+
+/// How often a process looks at its configuration.
+const LOOK: Micros = SECOND;
 
 impl Engine<'_> {
     /// A process starts with empty memory, and lists.
@@ -24,7 +27,8 @@ impl Engine<'_> {
             return;
         }
         let me = (replica, self.starts[index]);
-        let brain = (self.maker)();
+        let config = (self.maker.config)(&self.rules);
+        let brain = (self.maker.brain)(config);
         self.processes[index] = Some(Process::new(brain, self.now, me, self.lease.is_some()));
         if self.starts[index] == 0 {
             self.first_list(me);
@@ -77,6 +81,31 @@ impl Engine<'_> {
             self.link.faults.counts.overlaps += 1;
         }
         self.settle(who, wish);
+    }
+
+    /// A process looks at its configuration, which may be another one by now.
+    pub(crate) fn look_at_configuration(&mut self, who: Identity) {
+        let now = self.now;
+        let config = (self.maker.config)(&self.rules);
+        let Some((done, wish)) = self.process(who).map(|process| process.reload(now, config))
+        else {
+            return;
+        };
+        self.link.faults.counts.reloads += u64::from(done);
+        if !done {
+            self.agenda.push(now.after_micros(LOOK), Event::Reload(who));
+        }
+        self.settle(who, wish);
+    }
+
+    /// The configuration of all processes changes; each sees it when it looks.
+    pub(crate) fn reconfigure(&mut self, change: &ReloadSpec) {
+        self.rules = self.rules.reloaded(change);
+        let all: Vec<Identity> = self.processes.iter().flatten().map(|p| p.me).collect();
+        for who in all {
+            let after = LOOK + LOOK / 2 * Micros::from(who.0.0);
+            self.agenda.push(self.now.after_micros(after), Event::Reload(who));
+        }
     }
 
     /// A fault of the plan.
@@ -145,7 +174,7 @@ impl Engine<'_> {
     pub(crate) fn judge_rest(&mut self) {
         let now = self.now;
         let mut findings = Vec::new();
-        let truth = Truth::new(&self.api, &self.scenario.scheduler);
+        let truth = Truth::new(&self.api, &self.rules);
         let mut known = false;
         for process in self.processes.iter_mut().flatten() {
             findings.extend(process.take_findings());

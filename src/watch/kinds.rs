@@ -3,16 +3,16 @@
 use std::fmt::Debug;
 
 use muster_api::k8s::{
-    CSIDriver, CSINode, CSIStorageCapacity, Namespace, Node, ObjectMeta, PersistentVolume,
-    PersistentVolumeClaim, Pod, PodDisruptionBudget, PriorityClass, ReplicaSet,
-    ReplicationController, Service, StatefulSet, StorageClass, VolumeAttachment,
+    CSIDriver, CSINode, CSIStorageCapacity, CoschedulingPodGroup, Namespace, NativePodGroup, Node,
+    ObjectMeta, PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, PriorityClass,
+    ReplicaSet, ReplicationController, Service, StatefulSet, StorageClass, VolumeAttachment,
 };
 use muster_api::muster::{self, PodGroup};
 use muster_core::io::{Change, Input, Kind, Object, ObjectKey};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::controller::{Board, Note};
+use crate::controller::{Api, Board, Note};
 
 /// Pods that have ended hold nothing: as in upstream, the server leaves them
 /// out, and tells us of their end as of a deletion.
@@ -91,58 +91,76 @@ impl Watched for Pod {
     }
 }
 
-/// A member of a pod group that has ended: [`POD_FIELDS`] leaves it out.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(transparent)]
-pub struct EndedMember(Pod);
+/// Members of an API's groups that have ended: [`POD_FIELDS`] leaves them out.
+macro_rules! ended {
+    ($($(#[$doc:meta])* $name:ident, $api:ident, $label:expr;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Pod);
 
-impl Watched for EndedMember {
-    const KIND: Option<Kind> = None;
-    const NAME: &'static str = "Pod";
-    const GROUP: &'static str = "";
-    const VERSION: &'static str = "v1";
-    const PLURAL: &'static str = "pods";
-    const FIELDS: Option<&'static str> =
-        Some("status.phase!=Pending,status.phase!=Running,status.phase!=Unknown");
-    const LABELS: Option<&'static str> = Some(muster::labels::POD_GROUP);
+        impl Watched for $name {
+            const KIND: Option<Kind> = None;
+            const NAME: &'static str = "Pod";
+            const GROUP: &'static str = "";
+            const VERSION: &'static str = "v1";
+            const PLURAL: &'static str = "pods";
+            const FIELDS: Option<&'static str> =
+                Some("status.phase!=Pending,status.phase!=Running,status.phase!=Unknown");
+            const LABELS: Option<&'static str> = Some($label);
 
-    fn metadata(&self) -> &ObjectMeta {
-        &self.0.metadata
-    }
+            fn metadata(&self) -> &ObjectMeta {
+                &self.0.metadata
+            }
 
-    fn changed(_: Change<Self>) -> Option<Input> {
-        None
-    }
+            fn changed(_: Change<Self>) -> Option<Input> {
+                None
+            }
 
-    fn note(note: Note<&Self>, board: &Board) {
-        board.note_ended(match note {
-            Note::Listing => Note::Listing,
-            Note::Changed(member) => Note::Changed(&member.0),
-            Note::Gone(member) => Note::Gone(&member.0),
-            Note::Listed => Note::Listed,
-        });
-    }
+            fn note(note: Note<&Self>, board: &Board) {
+                board.note_ended(Api::$api, note.map(|member| &member.0));
+            }
+        }
+    )*};
 }
 
-impl Watched for PodGroup {
-    const KIND: Option<Kind> = None;
-    const NAME: &'static str = PodGroup::KIND;
-    const GROUP: &'static str = muster::GROUP;
-    const VERSION: &'static str = muster::VERSION;
-    const PLURAL: &'static str = PodGroup::PLURAL;
-    const FIELDS: Option<&'static str> = None;
+ended! {
+    /// A member of a pod group that has ended.
+    EndedMember, Muster, muster::labels::POD_GROUP;
+    /// A member of a pod group of scheduler-plugins that has ended.
+    EndedCoscheduled, Coscheduling, CoschedulingPodGroup::LABEL;
+}
 
-    fn metadata(&self) -> &ObjectMeta {
-        &self.metadata
-    }
+/// Groups that only the controller hears of: type, API group, version, how they are told.
+macro_rules! noted {
+    ($($kind:ident, $group:expr, $version:expr, $note:ident;)*) => {$(
+        impl Watched for $kind {
+            const KIND: Option<Kind> = None;
+            const NAME: &'static str = stringify!($kind);
+            const GROUP: &'static str = $group;
+            const VERSION: &'static str = $version;
+            const PLURAL: &'static str = "podgroups";
+            const FIELDS: Option<&'static str> = None;
 
-    fn changed(_: Change<Self>) -> Option<Input> {
-        None
-    }
+            fn metadata(&self) -> &ObjectMeta {
+                &self.metadata
+            }
 
-    fn note(note: Note<&Self>, board: &Board) {
-        board.note_group(note);
-    }
+            fn changed(_: Change<Self>) -> Option<Input> {
+                None
+            }
+
+            fn note(note: Note<&Self>, board: &Board) {
+                board.$note(note);
+            }
+        }
+    )*};
+}
+
+noted! {
+    PodGroup, muster::GROUP, muster::VERSION, note_group;
+    NativePodGroup, "scheduling.k8s.io", "v1beta1", note_native;
+    CoschedulingPodGroup, "scheduling.x-k8s.io", "v1alpha1", note_coscheduling;
 }
 
 /// A kind that the core keeps as it is: type, group, resource.

@@ -16,15 +16,15 @@ mod stream;
 mod tests;
 
 pub use guard::{Guarded, Outline};
-pub use kinds::{EndedMember, POD_FIELDS, Watched};
+pub use kinds::{EndedCoscheduled, EndedMember, POD_FIELDS, Watched};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use muster_api::k8s::{
-    CSIDriver, CSINode, CSIStorageCapacity, Namespace, Node, PersistentVolume,
-    PersistentVolumeClaim, Pod, PodDisruptionBudget, PriorityClass, ReplicaSet,
+    CSIDriver, CSINode, CSIStorageCapacity, CoschedulingPodGroup, Namespace, NativePodGroup, Node,
+    PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, PriorityClass, ReplicaSet,
     ReplicationController, Service, StatefulSet, StorageClass, VolumeAttachment,
 };
 use muster_api::muster::PodGroup;
@@ -33,7 +33,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tracing::error;
 
-use crate::controller::Board;
+use crate::controller::{Api, Board};
 use crate::metrics::Metrics;
 use crate::run::{Message, Shutdown};
 use crate::shard::NodeSelector;
@@ -127,7 +127,10 @@ async fn follow_all(config: &kube::Config, sink: &Sink) {
     kinds.spawn(probe::follow_optional::<PodDisruptionBudget>(client.clone(), sink.clone()));
     kinds.spawn(probe::follow_optional::<PriorityClass>(client.clone(), sink.clone()));
     kinds.spawn(probe::follow_optional::<PodGroup>(client.clone(), sink.clone()));
-    kinds.spawn(follow_ended(client, sink.clone()));
+    kinds.spawn(probe::follow_optional::<NativePodGroup>(client.clone(), sink.clone()));
+    kinds.spawn(probe::follow_optional::<CoschedulingPodGroup>(client.clone(), sink.clone()));
+    kinds.spawn(follow_ended::<EndedMember>(client.clone(), sink.clone(), Api::Muster));
+    kinds.spawn(follow_ended::<EndedCoscheduled>(client, sink.clone(), Api::Coscheduling));
     if let Some(Err(ended)) = kinds.join_next().await
         && ended.is_panic()
     {
@@ -136,9 +139,9 @@ async fn follow_all(config: &kube::Config, sink: &Sink) {
 }
 
 /// Members that have ended matter only where there are pod groups.
-async fn follow_ended(client: kube::Client, sink: Sink) {
-    sink.board.served().await;
-    stream::follow::<EndedMember>(client, sink).await;
+async fn follow_ended<T: Watched>(client: kube::Client, sink: Sink, api: Api) {
+    sink.board.served(api).await;
+    stream::follow::<T>(client, sink).await;
 }
 
 /// How often the watches' thread wakes up.

@@ -19,6 +19,7 @@ mod parity;
 mod placement;
 mod pod_group;
 mod points;
+mod reload;
 mod serve;
 mod several;
 mod support;

@@ -2,14 +2,19 @@
 
 use std::collections::HashMap;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use kube::Client;
+use muster::config::Configuration;
+use muster::metrics::Metrics;
+use muster::plugin::Registry;
+use muster::run::{Follow, Options, Scheduler};
 use muster_api::k8s::{Node, Pod, Quantity, ResourceList};
 use muster_control_plane::{Builder, ControlPlane, Process, create_nodes, create_pods, node, pod};
+use muster_core::Profile;
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -111,6 +116,20 @@ impl Cluster {
         Ok(())
     }
 
+    /// Small pods, numbered on from `first`; not a word is said of them.
+    pub(crate) async fn pods_quietly(
+        &self,
+        prefix: &str,
+        n: usize,
+        scheduler: &str,
+        first: u64,
+    ) -> Result<()> {
+        create_pods(&self.admin, "default", n, |i| {
+            pod(&format!("{prefix}-{}", first + i as u64), scheduler, "50m", "64Mi")
+        })
+        .await
+    }
+
     /// Starts Muster with its own identity; `name` is its log's.
     pub(crate) fn muster(&self, name: &str, arguments: &[&str]) -> Result<Process> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_muster"));
@@ -121,6 +140,32 @@ impl Cluster {
         let process = self.cp.spawn(name, command.args(arguments))?;
         self.say(&format!("{name} started"));
         Ok(process)
+    }
+
+    /// Starts a scheduler with this profile in this process, with Muster's identity and
+    /// without an election.
+    pub(crate) async fn in_process(
+        &self,
+        mut configuration: Configuration,
+        profile: Profile,
+    ) -> Result<Scheduler> {
+        configuration.leader_election.leader_elect = false;
+        let config = self.cp.config(USER, &GROUPS)?;
+        Scheduler::start(options(configuration), vec![profile], &config).await
+    }
+
+    /// Starts a scheduler in this process that does as its configuration file says, and
+    /// looks at it every so often.
+    pub(crate) async fn following(
+        &self,
+        file: &Path,
+        registry: &Registry,
+        every: Duration,
+    ) -> Result<Scheduler> {
+        let read = Configuration::load_with(Some(file), registry.plugins())?;
+        let follow = Some(Follow { read: read.clone(), every });
+        let config = self.cp.config(USER, &GROUPS)?;
+        Scheduler::configured(Options { follow, ..options(read) }, registry, &config).await
     }
 
     /// Objects of a collection, decoded by the pruned types.
@@ -163,6 +208,35 @@ impl Cluster {
         ensure!(taken.is_empty(), "pods on nodes that do not exist: {taken:?}");
         Ok(())
     }
+}
+
+/// How a scheduler in a test's own process is set up.
+fn options(configuration: Configuration) -> Options {
+    Options {
+        node_selector: None,
+        configuration,
+        kubeconfig: None,
+        serve: None,
+        seed: 0,
+        max_in_unschedulable_secs: 300,
+        follow: None,
+    }
+}
+
+/// Ends a scheduler in whose steps its checker found nothing wrong.
+pub(crate) async fn end(mut scheduler: Scheduler) -> Result<()> {
+    scheduler.end().await;
+    let text = scheduler.metrics().encode();
+    let violation = text.lines().find(|l| l.starts_with("muster_audit_violations_total{"));
+    ensure!(violation.is_none(), "{violation:?}");
+    Ok(())
+}
+
+/// A sample's value; 0 if there is none.
+pub(crate) fn counted(metrics: &Metrics, sample: &str) -> f64 {
+    let text = metrics.encode();
+    let line = text.lines().find(|line| line.rsplit_once(' ').is_some_and(|(s, _)| s == sample));
+    line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0.0)
 }
 
 /// The path to create an object at.

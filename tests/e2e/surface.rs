@@ -76,6 +76,7 @@ async fn shows_itself_to_whom_it_may() -> Result<()> {
     }
     metrics_tell(&prometheus).await?;
     views_tell(&prometheus).await?;
+    reload_tells(&cluster, &prometheus, &muster).await?;
     let log = muster.log_tail(1 << 26);
     ensure!(
         log.contains("verdicts:") && log.contains("NodeResourcesFit"),
@@ -137,6 +138,30 @@ async fn views_tell(client: &Client) -> Result<()> {
     let mut args = args.filter(|config| config["name"] == "NodeResourcesFit");
     let kind = args.next().map(|config| &config["args"]["scoringStrategy"]["type"]);
     ensure!(kind == Some(&json!("MostAllocated")), "{config}");
+    Ok(())
+}
+
+/// A change of the file is shown, and one that is refused is said in the log.
+async fn reload_tells(cluster: &Cluster, client: &Client, muster: &Process) -> Result<()> {
+    let file = cluster.cp.dir().join("config.yaml");
+    let text = std::fs::read_to_string(&file)?.replace("weight: 7", "weight: 3");
+    std::fs::write(&file, &text)?;
+    let weight = || async {
+        let config: Value = serde_json::from_str(&get(client, "/configz").await?)?;
+        anyhow::Ok(config["plugins"]["default-scheduler"]["score"][0]["weight"].clone())
+    };
+    eventually("reloaded", SOON, || async { Ok(weight().await? == 3) }).await?;
+    let metrics = get(client, "/metrics").await?;
+    ensure!(metrics.contains("\nmuster_config_version 1\n"), "{metrics}");
+    std::fs::write(&file, text.replace("weight: 3", "wieght: 3"))?;
+    let refused = "muster_config_reloads_total{result=\"invalid\"} 1";
+    let counted = || async { Ok(get(client, "/metrics").await?.contains(refused)) };
+    eventually("refused", SOON, counted).await?;
+    let log = muster.log_tail(1 << 26);
+    let said = log.lines().find(|line| line.contains("a change of the configuration is refused"));
+    let (said, path) = (said.context("nothing is said")?, file.display().to_string());
+    ensure!(said.contains(&path) && said.contains("did you mean \"weight\"?"), "{said}");
+    ensure!(weight().await? == 3, "the old configuration stays");
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use muster::plugin::{
-    About, Args, Cluster, Feed, MAX_SCORE, NodeView, Plugin, PodShape, PreScoreResult,
+    About, Args, Cluster, Facet, Feed, MAX_SCORE, NodeView, Plugin, PodShape, PreScoreResult,
     RegistryError, Score, State, k8s,
 };
 use serde::Deserialize;
@@ -86,13 +86,24 @@ impl Plugin for GpuIdleness {
         NAME
     }
 
+    fn as_facet(&self) -> Option<&dyn Facet> {
+        Some(self)
+    }
+
+    fn as_score(&self) -> Option<&dyn Score> {
+        Some(self)
+    }
+}
+
+impl Facet for GpuIdleness {
     /// Two pods alike but for the namespace may score differently.
     fn facet(&self, pod: &k8s::Pod) -> Option<Box<str>> {
         Some(pod.metadata.namespace.as_str().into())
     }
 
-    fn as_score(&self) -> Option<&dyn Score> {
-        Some(self)
+    /// So that weights can be changed while the scheduler runs.
+    fn depends_on_args(&self) -> bool {
+        false
     }
 }
 

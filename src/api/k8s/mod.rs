@@ -7,6 +7,7 @@
 mod meta;
 mod node;
 mod pod;
+mod pod_group;
 mod policy;
 mod quantity;
 mod selector;
@@ -22,6 +23,11 @@ pub use pod::{
     EphemeralContainer, NodeAffinity, Pod, PodAffinity, PodAffinityTerm, PodCondition,
     PodSchedulingGate, PodSpec, PodStatus, ResourceRequirements, ResourceStatus, RestartRule,
     SchedulingGroup, Toleration, TopologySpreadConstraint, WeightedPodAffinityTerm,
+};
+pub use pod_group::{
+    CoschedulingPodGroup, CoschedulingPodGroupSpec, CoschedulingPodGroupStatus, NativeGangPolicy,
+    NativePodGroup, NativePodGroupSpec, NativePodGroupStatus, NativeSchedulingConstraints,
+    NativeSchedulingPolicy, NativeTopology,
 };
 pub use policy::{
     PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus, PriorityClass,

@@ -43,6 +43,15 @@ pub(super) struct Term {
     pub(super) is_error: bool,
 }
 
+/// The count beyond which all are alike, so that few guesses remain.
+fn most(backoff: Backoff) -> u32 {
+    let mut most = 1;
+    while most < MOST && backoff.initial_secs << (most - 1) < backoff.max_secs {
+        most += 1;
+    }
+    most
+}
+
 impl Attempts {
     /// When it failed last.
     pub(super) fn since(&self) -> Option<Tick> {
@@ -50,11 +59,7 @@ impl Attempts {
     }
 
     pub(super) fn failed(&mut self, now: Tick, failure: Failure, backoff: Backoff) {
-        // Beyond the bound all counts are alike; few guesses remain.
-        let mut most = 1;
-        while most < MOST && backoff.initial_secs << (most - 1) < backoff.max_secs {
-            most += 1;
-        }
+        let most = most(backoff);
         let old = std::mem::take(&mut self.guesses);
         let old = if old.is_empty() {
             vec![Guess { rejections: 0, errors: 0, is_error: false }]
@@ -72,6 +77,21 @@ impl Attempts {
         self.guesses.sort_unstable();
         self.guesses.dedup();
         self.since = Some(now);
+    }
+
+    /// The bounds of the backoff have changed: counts that were alike under the old ones
+    /// may be told apart under the new ones.
+    pub(super) fn rebound(&mut self, before: Backoff, after: Backoff) {
+        let (before, after) = (most(before), most(after));
+        let perhaps = |count: u32| count..=if count < before { count } else { count.max(after) };
+        let guesses = self.guesses.iter().flat_map(|guess| {
+            perhaps(guess.rejections).flat_map(move |rejections| {
+                perhaps(guess.errors).map(move |errors| Guess { rejections, errors, ..*guess })
+            })
+        });
+        self.guesses = guesses.collect();
+        self.guesses.sort_unstable();
+        self.guesses.dedup();
     }
 
     /// Until when the pod has to stay away, under each history: `initial` doubled

@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use super::{Audit, PointLog, Violation};
 use crate::io::{Effect, Input, Tick};
-use crate::{Config, Core, Decision};
+use crate::{Config, Core, Decision, Reload, ReloadError};
 
 /// A [`Core`] whose steps an [`Audit`] watches, if there is one.
 ///
@@ -69,6 +69,23 @@ impl Audited {
             audit.advanced(now);
         }
         self.stepped(now);
+    }
+
+    /// Puts other profiles into force.
+    ///
+    /// # Errors
+    ///
+    /// As [`Core::reload`].
+    pub fn reload(&mut self, now: Tick, reload: Reload) -> Result<(), ReloadError> {
+        match &mut self.audit {
+            None => self.core.reload(now, reload)?,
+            Some(audit) => {
+                self.core.reload(now, reload.clone())?;
+                audit.reloaded(&reload);
+            }
+        }
+        self.stepped(now);
+        Ok(())
     }
 
     /// Tries the next pod.

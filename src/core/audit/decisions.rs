@@ -21,7 +21,7 @@ impl Audit {
             return self.violation("S6", format!("{name} was tried, but it is gone"));
         };
         // A cycle that goes on has had its turn.
-        let goes_on = pod.asking;
+        let (goes_on, pod_version) = (pod.asking, pod.decided);
         if decision.outcome == Outcome::Skipped {
             if !pod.deleting {
                 self.violation("queue", format!("{name} was taken from the queue for nothing"));
@@ -51,8 +51,14 @@ impl Audit {
         if !goes_on {
             self.in_turn(now, &name);
         }
+        let begun = if goes_on { pod_version } else { self.version };
+        if decision.version != begun {
+            let version = decision.version;
+            self.violation("version", format!("{name} is tried under {version}, not {begun}"));
+        }
         let stirs = self.world.stirs;
         self.world.edit(&name, |p| {
+            p.decided = decision.version;
             (p.tried, p.called, p.stirs, p.asking) = (true, false, stirs, false);
         });
         self.explained(&name, decision);
@@ -96,8 +102,8 @@ impl Audit {
     fn explained(&mut self, name: &str, decision: &Decision) {
         let Some(fresh) = &decision.explanation else { return };
         let profile = self.world.pods.get(name).and_then(|p| p.profile);
-        if profile.is_some_and(|p| self.profiles[p].extended) {
-            return; // it knows nothing of what extenders say
+        if profile.is_some_and(|p| self.profiles[p].extended) || decision.version != self.version {
+            return; // it knows nothing of what extenders say, nor of older versions
         }
         if let (Outcome::Scheduled { node } | Outcome::WaitingOnPermit { node }, Some(pod)) =
             (&decision.outcome, self.world.pods.get(name))
@@ -125,7 +131,9 @@ impl Audit {
 
     fn chosen(&mut self, name: &str, node: &str, stage: Stage) {
         let Some(pod) = self.world.pods.get(name) else { return };
-        let rules = pod.profile.map(|p| self.profiles[p].rules).unwrap_or_default();
+        // Of an older version nothing is known any more.
+        let known = pod.profile.filter(|_| pod.decided == self.version);
+        let rules = known.map(|p| self.profiles[p].rules).unwrap_or_default();
         let answer = match self.world.nodes.get(node) {
             None => Answer::No("there is no such node".into()),
             Some(there) => pod.wants.judge(rules, node, there, self.world.usage(node)),
@@ -166,7 +174,8 @@ impl Audit {
     fn nowhere(&mut self, name: &str) {
         let profile = self.world.pods.get(name).and_then(|p| p.profile);
         let complete = profile.is_some_and(|p| self.profiles[p].complete);
-        if !complete || self.world.nodes.len() > FEW_NODES {
+        let older = self.world.pods.get(name).is_some_and(|p| p.decided != self.version);
+        if !complete || older || self.world.nodes.len() > FEW_NODES {
             return;
         }
         if let Some(node) = self.fits_somewhere(name) {

@@ -19,6 +19,7 @@
 //! | requeue | no pod waits for an event while a node would take it |
 //! | binding | a binding ends after its answer, a wait at its deadline |
 //! | cache | nodes, sums and places are what was fed in |
+//! | version | an attempt begins under the version in force, and ends under that |
 //! | reserve | what Reserve took is given back once, in reverse order |
 //!
 //! A nomination is no reservation: whoever is more important may take the room, so
@@ -56,7 +57,7 @@ use std::sync::Arc;
 use crate::framework::{ExtensionPoint, PostFilter};
 use crate::io::{Effect, Input, Tick};
 use crate::plugins::PodTopologySpreadArgs;
-use crate::{Backoff, Config, Decision};
+use crate::{Backoff, Config, Decision, Reload};
 use fit::Rules;
 use plans::Plans;
 use reserve::Reservations;
@@ -94,6 +95,11 @@ struct ProfileFacts {
 }
 
 impl ProfileFacts {
+    fn be_lenient(&mut self) {
+        self.modelled.clear();
+        self.rules.room = false;
+    }
+
     fn of(profile: &crate::Profile) -> Self {
         let names = |point| profile.called(point).map(|(_, p)| p.plugin.name());
         let has = |name: &str| names(ExtensionPoint::Filter).any(|filter| filter == name);
@@ -160,6 +166,8 @@ const IDLE: &[&str] = &[
 /// for all that the step brought, before the next step begins. [`Audited`] does so.
 pub struct Audit {
     profiles: Vec<ProfileFacts>,
+    /// How many reloads there were.
+    version: u64,
     backoff: Backoff,
     world: World,
     reservations: Reservations,
@@ -187,6 +195,7 @@ impl Audit {
     pub fn new(config: &Config) -> Self {
         Self {
             profiles: config.profiles.iter().map(ProfileFacts::of).collect(),
+            version: 0,
             backoff: config.backoff,
             world: World::default(),
             reservations: Reservations::default(),
@@ -208,11 +217,37 @@ impl Audit {
     #[must_use]
     pub fn lenient(mut self) -> Self {
         self.lenient = true;
-        for profile in &mut self.profiles {
-            profile.modelled.clear();
-            profile.rules.room = false;
-        }
+        self.profiles.iter_mut().for_each(ProfileFacts::be_lenient);
         self
+    }
+
+    /// The core has taken up other profiles.
+    pub fn reloaded(&mut self, reload: &Reload) {
+        // What came before is judged by what held then.
+        self.owing();
+        self.version += 1;
+        for profile in &reload.profiles {
+            let mut facts = ProfileFacts::of(profile);
+            if self.lenient {
+                facts.be_lenient();
+            }
+            let Some(known) = self.profiles.iter_mut().find(|known| known.name == facts.name)
+            else {
+                continue;
+            };
+            // A plan of before may still be carried out.
+            facts.may_force |= known.may_force;
+            *known = facts;
+        }
+        let before = std::mem::replace(&mut self.backoff, reload.backoff);
+        if before == self.backoff {
+            return;
+        }
+        self.world.each_pod(|pod| {
+            pod.attempts.rebound(before, reload.backoff);
+            // Who is due by the old bounds stays so.
+            pod.called = true;
+        });
     }
 
     /// Says that a plugin registers for all events and has no hint of its own: a

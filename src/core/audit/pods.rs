@@ -76,6 +76,8 @@ pub(super) struct Pod {
     pub(super) idle_load: Load,
     /// Something wants it tried at once, whatever it backs off from.
     pub(super) called: bool,
+    /// The version under which it was last tried.
+    pub(super) decided: u64,
     /// It was taken from the queue at least once.
     pub(super) tried: bool,
     /// Its cycle waits for an extender.
@@ -121,6 +123,7 @@ impl Pod {
             load: Load::default(),
             idle_load: Load::default(),
             called: false,
+            decided: 0,
             tried: false,
             asking: false,
             stirs: 0,

@@ -155,7 +155,7 @@ impl Audit {
         let Some(pod) = self.world.pods.get(name) else { return };
         let Some(profile) = pod.profile.map(|p| &self.profiles[p]) else { return };
         let modelled = profile.complete && !self.lenient && !self.world.repelled;
-        if !modelled || pod.wants.unmodelled {
+        if !modelled || pod.wants.unmodelled || pod.decided != self.version {
             return;
         }
         let Some(node) = self.node_of(plan) else {

@@ -72,6 +72,11 @@ impl World {
         Some(result)
     }
 
+    /// Changes something of all pods on which nothing hangs.
+    pub(super) fn each_pod(&mut self, change: impl FnMut(&mut Pod)) {
+        self.pods.values_mut().for_each(change);
+    }
+
     /// Puts a pod on a node, or on none.
     pub(super) fn put(&mut self, key: &str, place: Place, load: Load) {
         self.take_off(key);

@@ -10,7 +10,7 @@ use super::{Core, Decision, Outcome, plugin_name, running};
 use crate::bugs::bug;
 use crate::cluster::NodeId;
 use crate::framework::{
-    Actions, ClusterEvent, ExtensionPoint, Placed, Resource, Status, Step, Subject,
+    Actions, ClusterEvent, ExtensionPoint, Placed, Profile, Resource, Status, Step, Subject,
 };
 use crate::io::{Effect, EventRecord, PodRef, Tick, Token, WriteError};
 use crate::model::{PodId, PodShape};
@@ -26,7 +26,8 @@ const SETTLE_SECONDS: i64 = 5;
 
 /// A pod that has a node and is not yet bound.
 pub(super) struct Binding {
-    pub(super) profile: usize,
+    /// The version of the profile that it began with.
+    pub(super) profile: Arc<Profile>,
     pub(super) node: NodeId,
     pub(super) stage: Stage,
     /// When the attempt began.
@@ -92,7 +93,7 @@ impl Core {
         &mut self,
         now: Tick,
         pod: PodId,
-        profile_id: usize,
+        profile: &Arc<Profile>,
         node: NodeId,
         decision: &mut Decision,
     ) {
@@ -104,21 +105,20 @@ impl Core {
         }
         let stage = Stage::Rebind;
         let (timer, rebinds, binder, updated) = (None, 0, 0, None);
-        let profile = profile_id;
-        let begun = now;
-        let binding = Binding { profile, node, stage, begun, timer, rebinds, binder, updated };
+        let (begun, held) = (now, Arc::clone(profile));
+        let binding =
+            Binding { profile: held, node, stage, begun, timer, rebinds, binder, updated };
         self.bindings.insert(pod, binding);
         if bug!(self.bugs, BindBeforeReserve) {
             self.issue_bind(now, pod);
         }
-        let verdict = self
-            .reserve(pod, profile_id, node)
-            .and_then(|()| self.permit(now, pod, profile_id, node));
+        let verdict =
+            self.reserve(pod, profile, node).and_then(|()| self.permit(now, pod, profile, node));
         match verdict {
             // Nobody else has seen the room taken: giving it back is no event.
             Err(failure) => {
                 self.unreserve(pod);
-                self.fail_attempt(now, pod, profile_id, failure, decision);
+                self.fail_attempt(now, pod, profile, failure, decision);
             }
             Ok(true) => {
                 self.announce_wait(now, pod, node);
@@ -130,7 +130,7 @@ impl Core {
                     Ok(()) => decision.outcome = Outcome::Scheduled { node: name },
                     Err(failure) => {
                         self.unreserve(pod);
-                        self.fail_attempt(now, pod, profile_id, failure, decision);
+                        self.fail_attempt(now, pod, profile, failure, decision);
                     }
                 }
             }
@@ -146,15 +146,14 @@ impl Core {
     pub(super) fn reserve(
         &mut self,
         pod: PodId,
-        profile_id: usize,
+        profile: &Profile,
         node: NodeId,
     ) -> Result<(), Failure> {
-        for nth in 0..self.profiles[profile_id].at(ExtensionPoint::Reserve).len() {
-            let i = self.profiles[profile_id].at(ExtensionPoint::Reserve)[nth];
+        for (i, weighted) in profile.called(ExtensionPoint::Reserve) {
             let Some(placed) = self.placed(pod, node) else {
                 return Ok(());
             };
-            let Some(reserve) = self.profiles[profile_id].plugins()[i].plugin.as_reserve() else {
+            let Some(reserve) = weighted.plugin.as_reserve() else {
                 continue;
             };
             let reserved = reserve.reserve(&placed).and_then(|()| reserve.volumes(&placed));
@@ -165,7 +164,7 @@ impl Core {
                 other => other.map(drop),
             };
             if let Err(status) = taken {
-                let error = running("Reserve", &self.profiles[profile_id], i, &status);
+                let error = running("Reserve", profile, i, &status);
                 return Err(Failure::of(i, &status, error));
             }
         }
@@ -210,12 +209,11 @@ impl Core {
         let Some(binding) = self.bindings.get(&pod) else {
             return Ok(());
         };
-        let (profile_id, node) = (binding.profile, binding.node);
+        let (profile, node) = (Arc::clone(&binding.profile), binding.node);
         let Some(placed) = self.placed(pod, node) else {
             return Ok(());
         };
         let key = placed.pod.key.clone();
-        let profile = &self.profiles[profile_id];
         for &i in profile.at(ExtensionPoint::PreBind).iter().skip(from) {
             let plugin = &profile.plugins()[i].plugin;
             match plugin.as_pre_bind().map(|pre_bind| pre_bind.pre_bind(&placed)) {
@@ -223,14 +221,14 @@ impl Core {
                 Some(Step::Park { request }) => {
                     self.next_attempt += 1;
                     let token = Token(self.next_attempt);
-                    let plugin = plugin_name(profile, i).into();
+                    let plugin = plugin_name(&profile, i).into();
                     self.announce(pod, node);
                     self.effects.push(Effect::Call { token, pod: key, plugin, request });
                     self.set_stage(pod, Stage::PreBind { plugin: i, token }, None);
                     return Ok(());
                 }
                 Some(Step::Fail(status)) => {
-                    return Err(Failure::pre_bind(profile, i, &status));
+                    return Err(Failure::pre_bind(&profile, i, &status));
                 }
             }
         }
@@ -248,7 +246,7 @@ impl Core {
         let Some(placed) = self.placed(pod, binding.node) else {
             return Ok(());
         };
-        let profile = &self.profiles[binding.profile];
+        let profile = &binding.profile;
         let binds = |at: &&usize| {
             let bind = profile.plugins()[**at].plugin.as_bind();
             bind.is_some_and(|bind| bind.handles(&placed))
@@ -285,7 +283,9 @@ impl Core {
     pub(super) fn unreserve(&mut self, pod: PodId) -> Option<Left> {
         let binding = self.take_binding(pod)?;
         if let Some(placed) = self.placed(pod, binding.node) {
-            let plugins = self.profiles[binding.profile].called(ExtensionPoint::Reserve);
+            let current = self.queue.entry(pod).and_then(|e| self.profiles.get(e.profile));
+            let another = current.filter(|_| bug!(self.bugs, EndsUnderAnother));
+            let plugins = another.unwrap_or(&binding.profile).called(ExtensionPoint::Reserve);
             let holders = plugins.filter_map(|(_, p)| p.plugin.as_reserve());
             if bug!(self.bugs, UnreserveOrder) {
                 holders.for_each(|r| r.unreserve(&placed));
@@ -335,26 +335,28 @@ impl Core {
     }
 
     pub(super) fn fail_binding(&mut self, now: Tick, pod: PodId, failure: Failure) {
-        let Some((profile, begun)) = self.bindings.get(&pod).map(|b| (b.profile, b.begun)) else {
+        let Some((profile, begun)) =
+            self.bindings.get(&pod).map(|b| (Arc::clone(&b.profile), b.begun))
+        else {
             return;
         };
-        self.attempt_ended(now, begun, profile, failure.result());
+        self.attempt_ended(now, begun, &profile, failure.result());
         let left = if bug!(self.bugs, LeakAssumed) {
             self.take_binding(pod);
             None
         } else {
             self.unreserve(pod)
         };
-        self.fail(now, pod, profile, failure);
+        self.fail(now, pod, &profile, failure);
         // Only now, and not to the pod itself: its own room is no news to it.
         if let Some(left) = left {
             self.room_freed(now, left, Reach { cause: Some(pod), priority: None });
         }
     }
 
-    fn attempt_ended(&mut self, now: Tick, begun: Tick, profile: usize, result: AttemptResult) {
+    fn attempt_ended(&mut self, now: Tick, begun: Tick, profile: &Profile, result: AttemptResult) {
         let nanos = u64::try_from(now.0.saturating_sub(begun.0)).unwrap_or(0).saturating_mul(1000);
-        let profile = Arc::clone(self.profiles[profile].scheduler_name());
+        let profile = Arc::clone(profile.scheduler_name());
         self.observations.push(Observation::Attempt { profile, result, nanos });
     }
 
@@ -419,7 +421,7 @@ impl Core {
         let Some(binding) = self.bindings.get(&pod) else {
             return;
         };
-        let (profile, status) = (&self.profiles[binding.profile], Status::error(message));
+        let (profile, status) = (&binding.profile, Status::error(message));
         let message = running("Bind", profile, binding.binder, &status);
         self.fail_binding(now, pod, Failure::error(message));
     }
@@ -429,14 +431,13 @@ impl Core {
         let Some(binding) = self.take_binding(pod) else {
             return;
         };
-        let (profile_id, node) = (binding.profile, binding.node);
+        let (profile, node) = (binding.profile, binding.node);
         self.cluster.volumes_mut().settle(pod);
-        self.attempt_ended(now, binding.begun, profile_id, AttemptResult::Scheduled);
+        self.attempt_ended(now, binding.begun, &profile, AttemptResult::Scheduled);
         let entry = self.queue.remove(pod);
         let Some(placed) = self.placed(pod, node) else {
             return;
         };
-        let profile = &self.profiles[profile_id];
         let told = profile.called(ExtensionPoint::PostBind);
         told.filter_map(|(_, p)| p.plugin.as_post_bind()).for_each(|p| p.post_bind(&placed));
         let key = placed.pod.key.clone();

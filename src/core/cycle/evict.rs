@@ -38,7 +38,8 @@ pub(super) struct Plan {
     /// The preemptor's UID.
     preemptor: Arc<str>,
     node: Arc<str>,
-    profile: usize,
+    /// The preemptor's scheduler.
+    scheduler: Arc<str>,
     victims: Vec<Victim>,
     /// Whether its victims go whatever their budgets say.
     by_force: bool,
@@ -93,7 +94,7 @@ impl Core {
         &mut self,
         now: Tick,
         pod: PodId,
-        profile: usize,
+        scheduler: &Arc<str>,
         Found { node, victims, by_force }: Found,
     ) {
         self.observations.push(Observation::Preemption { victims: victims.len() });
@@ -113,7 +114,7 @@ impl Core {
             );
             if cancels {
                 // Not bound yet: it goes back to the queue, and the room is free.
-                self.tell_victim(pod, profile, &key, &node, " (in kube-scheduler memory).");
+                self.tell_victim(pod, scheduler, &key, &node, " (in kube-scheduler memory).");
                 let status = Status::unschedulable("preempted");
                 self.fail_binding(now, id, Failure::preempted(&status));
                 in_memory = true;
@@ -144,7 +145,7 @@ impl Core {
         let plan = Plan {
             preemptor: uid,
             node,
-            profile,
+            scheduler: Arc::clone(scheduler),
             victims: left,
             by_force,
             lawful,
@@ -272,7 +273,8 @@ impl Core {
         let Some(plan) = self.plans.get_mut(&pod) else {
             return;
         };
-        let (step, node, profile) = (plan.stage, Arc::clone(&plan.node), plan.profile);
+        let (step, node, scheduler) =
+            (plan.stage, Arc::clone(&plan.node), Arc::clone(&plan.scheduler));
         let Some(victim) = plan.victims.get_mut(at).filter(|v| v.state == Todo::Asked(token))
         else {
             return;
@@ -285,7 +287,7 @@ impl Core {
             Eviction::Accepted => {
                 victim.state = Todo::Agreed;
                 if step == Step::Evict {
-                    self.tell_victim(pod, profile, &key, &node, "");
+                    self.tell_victim(pod, &scheduler, &key, &node, "");
                 }
             }
             Eviction::Gone => {
@@ -484,7 +486,14 @@ impl Core {
         self.plan_step(now, pod);
     }
 
-    fn tell_victim(&mut self, pod: PodId, profile: usize, victim: &PodRef, node: &str, how: &str) {
+    fn tell_victim(
+        &mut self,
+        pod: PodId,
+        scheduler: &Arc<str>,
+        victim: &PodRef,
+        node: &str,
+        how: &str,
+    ) {
         let Some(preemptor) = self.cluster.pod(pod).map(|p| p.key.clone()) else {
             return;
         };
@@ -496,7 +505,7 @@ impl Core {
             reason: "Preempted",
             action: "Preempting",
             note,
-            reporting_controller: Arc::clone(self.profiles[profile].scheduler_name()),
+            reporting_controller: Arc::clone(scheduler),
         }));
     }
 

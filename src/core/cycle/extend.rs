@@ -11,7 +11,9 @@ use std::sync::Arc;
 use super::failure::Failure;
 use super::outside::{First, Outside, Question, may_ask};
 use super::{Choice, Core, Decision, Outcome, running};
+use crate::bugs::bug;
 use crate::cluster::NodeId;
+use crate::framework::Profile;
 use crate::io::{Effect, ExtenderCall, ExtenderReply, NodeNames, Request, Tick, Token};
 use crate::model::{PodId, ShapeId};
 use crate::queue::QueueCx;
@@ -22,6 +24,8 @@ const MAX_ASKING: usize = 16;
 
 /// A cycle parked on an extender.
 pub(super) struct Asking {
+    /// The version it began with.
+    pub(super) profile: Arc<Profile>,
     outside: Outside,
     question: Question,
     call: ExtenderCall,
@@ -39,6 +43,8 @@ pub(super) struct Asking {
 #[derive(Default)]
 pub(super) struct Attempt {
     pub(super) outside: Outside,
+    /// The version of its profile, if it goes on.
+    pub(super) profile: Option<Arc<Profile>>,
     /// Its number and when it began, if it goes on.
     since: Option<(u64, u64)>,
     /// What an extender's answer makes of it.
@@ -82,12 +88,12 @@ impl Core {
     pub(super) fn park(
         &mut self,
         pod: PodId,
-        profile_id: usize,
+        profile: Arc<Profile>,
         (question, call): (Question, ExtenderCall),
         attempt: Attempt,
         decision: &mut Decision,
     ) {
-        let extenders = self.profiles[profile_id].extenders();
+        let extenders = profile.extenders();
         let name = |position: &usize| extenders.get(*position).map(|e| Arc::clone(&e.name));
         let (verb, asked) = match &question {
             Question::Filter(position) => ("filter nodes", name(position)),
@@ -105,7 +111,8 @@ impl Core {
         self.asked.insert(token, pod);
         let (begun, reply) = (since.1, None);
         let message_of = Arc::clone(&message);
-        let asking = Asking { outside, question, call, reply, token, attempt, begun, message };
+        let asking =
+            Asking { profile, outside, question, call, reply, token, attempt, begun, message };
         self.asking.insert(pod, asking);
         decision.outcome = Outcome::Asking;
         decision.message = Some(message_of);
@@ -134,16 +141,20 @@ impl Core {
                 continue;
             };
             let since = Some((asking.attempt, asking.begun));
-            let mut attempt = Attempt { outside: asking.outside, since, failed: None };
             let (Some(entry), Some(record), Some(reply)) =
                 (self.queue.entry(pod), self.cluster.pod(pod), asking.reply)
             else {
                 continue;
             };
-            let extenders = self.profiles[entry.profile].extenders();
+            let current = &self.profiles[entry.profile];
+            let profile = if bug!(self.bugs, EndsUnderAnother) { current } else { &asking.profile };
+            let profile = Arc::clone(profile);
+            let extenders = Arc::clone(profile.extenders());
+            let (outside, profile) = (asking.outside, Some(profile));
+            let mut attempt = Attempt { outside, profile, since, failed: None };
             let about = (record, &self.cluster);
             let (question, call) = (&asking.question, &asking.call);
-            let taken = attempt.outside.answer(about, extenders, question, call, reply);
+            let taken = attempt.outside.answer(about, &extenders, question, call, reply);
             attempt.failed = taken.err();
             return Some((pod, attempt));
         }
@@ -159,12 +170,12 @@ impl Core {
     /// Chooses a node with the help of extenders, or says what to ask them.
     pub(super) fn choose_outside(
         &mut self,
-        (profile_id, shape_id): (usize, ShapeId),
+        profile: &Profile,
+        shape_id: ShapeId,
         expected: Option<NodeId>,
         outside: &mut Outside,
         decision: &mut Decision,
     ) -> Result<Choice, Failure> {
-        let profile = &self.profiles[profile_id];
         let shape = self.cluster.shape(shape_id);
         let extenders = profile.extenders();
         let Some(ledger) = self.ledgers.get_mut(&shape_id) else {

@@ -24,8 +24,8 @@ impl Core {
         let (Some(binding), Some(record)) = (self.bindings.get(&pod), self.cluster.pod(pod)) else {
             return false;
         };
-        let extenders = self.profiles[binding.profile].extenders();
-        let Some(at) = binder(extenders, self.cluster.shape(record.shape), from) else {
+        let extenders = Arc::clone(binding.profile.extenders());
+        let Some(at) = binder(&extenders, self.cluster.shape(record.shape), from) else {
             return false;
         };
         let node = Arc::clone(&self.cluster.node(binding.node).name);
@@ -46,12 +46,12 @@ impl Core {
             return;
         };
         let Some((profile, at)) = self.bindings.get(&pod).and_then(|b| match b.stage {
-            Stage::Lent { extender, .. } => Some((b.profile, extender)),
+            Stage::Lent { extender, .. } => Some((Arc::clone(&b.profile), extender)),
             _ => None,
         }) else {
             return;
         };
-        let Some(extender) = self.profiles[profile].extenders().get(at) else {
+        let Some(extender) = profile.extenders().get(at) else {
             return;
         };
         let until = Some(now.after_secs(SHOWN_SECONDS));

@@ -178,12 +178,12 @@ impl Core {
         &mut self,
         now: Tick,
         pod: PodId,
-        profile_id: usize,
+        profile: &Profile,
         failure: Failure,
         decision: &mut Decision,
     ) {
         decision.outcome = if failure.rejected { Outcome::Unschedulable } else { Outcome::Error };
-        decision.message = Some(self.fail(now, pod, profile_id, failure));
+        decision.message = Some(self.fail(now, pod, profile, failure));
     }
 
     /// No node was found: somebody may make room.
@@ -191,24 +191,24 @@ impl Core {
         &mut self,
         now: Tick,
         pod: PodId,
-        profile_id: usize,
+        profile: Arc<Profile>,
         mut failure: Failure,
         attempt: Attempt,
         decision: &mut Decision,
     ) {
         let mut plan = None;
         if failure.rejected && failure.fits_nowhere {
-            match self.post_filter(now, pod, profile_id, &attempt.outside, &mut failure) {
+            match self.post_filter(now, pod, &profile, &attempt.outside, &mut failure) {
                 PostFiltered::Nothing => {}
                 PostFiltered::Room(room) => plan = Some(room),
                 PostFiltered::Ask(question, call) => {
-                    return self.park(pod, profile_id, (question, call), attempt, decision);
+                    return self.park(pod, profile, (question, call), attempt, decision);
                 }
             }
         }
-        self.fail_attempt(now, pod, profile_id, failure, decision);
+        self.fail_attempt(now, pod, &profile, failure, decision);
         if let Some(room) = plan {
-            self.start_plan(now, pod, profile_id, room);
+            self.start_plan(now, pod, profile.scheduler_name(), room);
         }
     }
 
@@ -217,11 +217,10 @@ impl Core {
         &mut self,
         now: Tick,
         pod: PodId,
-        profile_id: usize,
+        profile: &Profile,
         failure: Failure,
     ) -> Arc<str> {
         let message: Arc<str> = failure.message.into();
-        let profile = &self.profiles[profile_id];
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         if failure.rejected {
             let plugins = profile.plugins().iter().enumerate();
@@ -233,7 +232,11 @@ impl Core {
                 plugins: names.chain(outside).collect(),
             });
             let by = (failure.rejectors, failure.pending);
-            self.queue.rejected(&cx, pod, by, Arc::clone(&message));
+            if by.0 != 0 && profile.version() != self.version {
+                self.queue.rejected_before(&cx, pod, Arc::clone(&message));
+            } else {
+                self.queue.rejected(&cx, pod, by, Arc::clone(&message));
+            }
         } else {
             self.queue.failed(&cx, pod, Arc::clone(&message));
         }
@@ -243,7 +246,7 @@ impl Core {
             Nominate::Set(node) => drop(self.nominate(now, pod, Some(node))),
         }
         let reason = if failure.rejected { "Unschedulable" } else { "SchedulerError" };
-        self.report_failure(now, pod, profile_id, reason, &message);
+        self.report_failure(now, pod, profile.scheduler_name(), reason, &message);
         message
     }
 
@@ -251,11 +254,10 @@ impl Core {
         &mut self,
         now: Tick,
         pod: PodId,
-        profile_id: usize,
+        controller: &Arc<str>,
         reason: &'static str,
         message: &Arc<str>,
     ) {
-        let controller = Arc::clone(self.profiles[profile_id].scheduler_name());
         let Some(record) = self.cluster.pod(pod) else {
             return;
         };
@@ -266,7 +268,7 @@ impl Core {
             reason: "FailedScheduling",
             action: "Scheduling",
             note: truncate_note(message),
-            reporting_controller: controller,
+            reporting_controller: Arc::clone(controller),
         }));
         let condition = Condition {
             status: false,
@@ -299,8 +301,8 @@ impl Core {
             self.displace(pod);
         }
         self.queue.quarantine(pod, Arc::clone(&message));
-        let (profile_id, mut decision) = self.undecided(pod)?;
-        self.report_failure(now, pod, profile_id, "SchedulerError", &message);
+        let (profile, mut decision) = self.undecided(pod)?;
+        self.report_failure(now, pod, profile.scheduler_name(), "SchedulerError", &message);
         self.observations.push(Observation::Quarantined {
             error: format!("{}: {message}; it is not tried again until it changes", decision.pod),
         });

@@ -80,6 +80,8 @@ pub(crate) struct Ledger {
     live_classes: u32,
     synced: u64,
     stamp: u64,
+    /// Of which version of the profile it is.
+    pub(super) version: u64,
     seed: u32,
     /// Nodes whose verdict counts pods that are expected there.
     expecting: BTreeSet<NodeId>,
@@ -115,6 +117,7 @@ impl Ledger {
             live_classes: 0,
             synced: cluster.journal.head(),
             stamp: stamp(profile, shape, cluster),
+            version: profile.version(),
             seed,
             expecting: BTreeSet::new(),
             dirty: Vec::new(),

@@ -20,12 +20,15 @@ mod pre_bind;
 mod preempt;
 mod prepare;
 mod prepare_classes;
+mod reload;
 mod remind;
 #[cfg(test)]
 mod tests;
 mod trial;
 
 pub(crate) use inspect::{Going, Waiting};
+pub use reload::{MAX_VERSIONS, Reload, ReloadError};
+
 pub(crate) use prepare::{Prepared, no_nodes};
 pub(crate) use trial::Trial;
 
@@ -134,6 +137,8 @@ pub struct Decision {
     pub pod: PodRef,
     /// The profile's scheduler name.
     pub profile: Arc<str>,
+    /// The version of the profile: how many reloads came before it.
+    pub version: u64,
     /// What became of it.
     pub outcome: Outcome,
     /// Why, if it was not scheduled.
@@ -149,7 +154,10 @@ pub struct Decision {
 /// The scheduler without its surroundings.
 pub struct Core {
     cluster: Cluster,
-    profiles: Vec<Profile>,
+    /// The versions in force. An attempt under way holds the one it began with.
+    profiles: Vec<Arc<Profile>>,
+    /// How many reloads there were.
+    version: u64,
     by_scheduler: TextMap<Arc<str>, usize>,
     by_key: TextMap<Box<str>, PodId>,
     queue: Queue,
@@ -203,7 +211,8 @@ impl Core {
         Self {
             cluster: Cluster::with(bugs),
             by_scheduler: names.map(|(i, p)| (Arc::clone(p.scheduler_name()), i)).collect(),
-            profiles: config.profiles,
+            profiles: config.profiles.into_iter().map(Arc::new).collect(),
+            version: 0,
             by_key: TextMap::default(),
             queue: Queue::new(config.backoff, config.max_in_unschedulable_secs).with(bugs),
             ledgers: IdMap::default(),
@@ -332,22 +341,27 @@ impl Core {
     }
 
     /// A decision on a pod, before anything is decided.
-    fn undecided(&self, pod: PodId) -> Option<(usize, Decision)> {
-        let profile_id = self.queue.entry(pod)?.profile;
+    fn undecided(&self, pod: PodId) -> Option<(Arc<Profile>, Decision)> {
+        let profile = Arc::clone(self.profiles.get(self.queue.entry(pod)?.profile)?);
         let decision = Decision {
             pod: self.cluster.pod(pod)?.key.clone(),
-            profile: Arc::clone(self.profiles.get(profile_id)?.scheduler_name()),
+            profile: Arc::clone(profile.scheduler_name()),
+            version: profile.version(),
             outcome: Outcome::Skipped,
             message: None,
             evaluated: 0,
             feasible: 0,
             explanation: None,
         };
-        Some((profile_id, decision))
+        Some((profile, decision))
     }
 
     fn attempt(&mut self, now: Tick, pod: PodId, mut attempt: Attempt) -> Option<Decision> {
-        let (profile_id, mut decision) = self.undecided(pod)?;
+        let (mut profile, mut decision) = self.undecided(pod)?;
+        if let Some(begun_with) = attempt.profile.take() {
+            profile = begun_with;
+            decision.version = profile.version();
+        }
         let record = self.cluster.pod(pod)?;
         if record.deleting {
             self.skip_deleting(pod, &mut decision);
@@ -362,25 +376,25 @@ impl Core {
         }
         let shape_id = self.cluster.pod(pod)?.shape;
         if self.trace {
-            let (profile, ties) = (&self.profiles[profile_id], Some(self.tie_seed(shape_id)));
+            let ties = Some(self.tie_seed(shape_id));
             let shape = Arc::clone(self.cluster.shape(shape_id));
             let (key, record) = (decision.pod.to_string(), self.cluster.pod(pod)?.clone());
             let asked = Asked { pod: &key, preemptor: Preemptor::of(pod, &record) };
-            let explanation = explain(&asked, profile, &shape, &mut self.cluster, ties);
+            let explanation = explain(&asked, &profile, &shape, &mut self.cluster, ties);
             decision.explanation = Some(Box::new(explanation));
         }
         decision.evaluated = u32::try_from(self.cluster.node_count()).unwrap_or(u32::MAX);
         let choice = match attempt.failed.take() {
-            None => self.choose(profile_id, shape_id, pod, &mut attempt.outside, &mut decision),
+            None => self.choose(&profile, shape_id, pod, &mut attempt.outside, &mut decision),
             Some(error) => Err(failure::Failure::error(error.to_string())),
         };
         match choice {
-            Ok(Choice::Node(node)) => self.assume(now, pod, profile_id, node, &mut decision),
+            Ok(Choice::Node(node)) => self.assume(now, pod, &profile, node, &mut decision),
             Ok(Choice::Ask(question, call)) => {
-                self.park(pod, profile_id, (question, call), attempt, &mut decision);
+                self.park(pod, profile, (question, call), attempt, &mut decision);
             }
             Err(failure) => {
-                self.fail_choice(now, pod, profile_id, failure, attempt, &mut decision);
+                self.fail_choice(now, pod, profile, failure, attempt, &mut decision);
             }
         }
         Some(decision)
@@ -389,7 +403,7 @@ impl Core {
     /// The best node for a shape, or why there is none.
     fn choose(
         &mut self,
-        profile_id: usize,
+        profile: &Arc<Profile>,
         shape_id: ShapeId,
         pod: PodId,
         outside: &mut Outside,
@@ -399,17 +413,12 @@ impl Core {
             return Err(failure::Failure::no_nodes());
         }
         let started = self.stopwatch.nanos();
-        self.refresh_ledger(profile_id, shape_id);
+        self.refresh_ledger(profile, shape_id);
         // Where it is expected it goes, if it fits: nothing is scored.
-        let expected = self.count_expected(profile_id, shape_id, pod);
+        let expected = self.count_expected(profile, shape_id, pod);
         let filtered = self.stopwatch.nanos();
-        let asks = {
-            let (profile, shape) = (&self.profiles[profile_id], self.cluster.shape(shape_id));
-            outside::may_ask(profile.extenders(), shape)
-        };
-        if asks {
-            let ids = (profile_id, shape_id);
-            let choice = self.choose_outside(ids, expected, outside, decision);
+        if outside::may_ask(profile.extenders(), self.cluster.shape(shape_id)) {
+            let choice = self.choose_outside(profile, shape_id, expected, outside, decision);
             if !matches!(choice, Ok(Choice::Ask(..))) {
                 // As upstream, with the time that extenders took.
                 let nanos = self.stopwatch.nanos().saturating_sub(self.begun);
@@ -422,7 +431,7 @@ impl Core {
         };
         decision.feasible = ledger.feasible();
         // One broken node ends the attempt, as upstream.
-        let (profile, nodes) = (&self.profiles[profile_id], self.cluster.node_count());
+        let nodes = self.cluster.node_count();
         let best = match &ledger.prepared.score_error {
             _ if expected.is_some() => {
                 // No other node was looked at.
@@ -440,7 +449,7 @@ impl Core {
         };
         let chosen = self.stopwatch.nanos();
         self.observations.push(Observation::Algorithm { nanos: chosen.saturating_sub(started) });
-        let profile = self.profiles[profile_id].scheduler_name();
+        let profile = profile.scheduler_name();
         let status = if best.is_ok() { "Success" } else { "Unschedulable" };
         for (point, nanos) in [
             ("Filter", filtered.saturating_sub(started)),
@@ -452,13 +461,14 @@ impl Core {
         best.map(Choice::Node)
     }
 
-    fn refresh_ledger(&mut self, profile_id: usize, shape_id: ShapeId) {
+    fn refresh_ledger(&mut self, profile: &Profile, shape_id: ShapeId) {
         for freed in self.cluster.take_freed_shapes() {
             self.ledgers.remove(&freed);
         }
-        let profile = &self.profiles[profile_id];
         let shape = self.cluster.shape(shape_id);
-        let known = self.ledgers.get_mut(&shape_id).filter(|_| profile.is_cacheable());
+        // An attempt that goes on may be of an older version than the ledger.
+        let same = |l: &&mut Ledger| profile.is_cacheable() && l.version == profile.version();
+        let known = self.ledgers.get_mut(&shape_id).filter(same);
         let current = known.is_some_and(|ledger| ledger.sync(profile, shape, &self.cluster));
         if !current {
             let ledger = Ledger::build(profile, shape, &self.cluster, self.tie_seed(shape_id).0);
@@ -495,7 +505,7 @@ impl Core {
         let settled = cluster.settle(pod).map(Arc::new);
         let record = cluster.pod(pod)?;
         let shape = settled.unwrap_or_else(|| Arc::clone(cluster.shape(record.shape)));
-        let profile = self.profiles.get(usize::from(shape.profile?.0))?.clone();
+        let profile = Arc::clone(self.profiles.get(usize::from(shape.profile?.0))?);
         let ties = self.tie_seed(record.shape);
         let record = record.clone();
         Some(Question { pod, record, profile, shape, cluster, ties })
@@ -546,7 +556,8 @@ impl Core {
         let key = ingest::key_text(&meta.namespace, &meta.name).into();
         let pod = self.insert_pod(key, wire, shape);
         self.cluster.place(pod, node, true);
-        self.reserve(pod, usize::from(profile), node).map_err(failure::Failure::into_message)
+        let profile = Arc::clone(&self.profiles[usize::from(profile)]);
+        self.reserve(pod, &profile, node).map_err(failure::Failure::into_message)
     }
 
     /// Sizes, for gauges.
@@ -636,7 +647,7 @@ impl Core {
 pub struct Question {
     pod: PodId,
     record: crate::model::Pod,
-    profile: Profile,
+    profile: Arc<Profile>,
     shape: Arc<crate::model::PodShape>,
     cluster: Cluster,
     ties: TieSeed,

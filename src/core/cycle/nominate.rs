@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::Core;
 use super::trial::Trial;
 use crate::cluster::NodeId;
+use crate::framework::Profile;
 use crate::io::Tick;
 use crate::model::{PodId, PodStage, ShapeId};
 use crate::queue::Reach;
@@ -68,14 +69,13 @@ impl Core {
     /// node that the pod itself is expected on, if it fits there.
     pub(super) fn count_expected(
         &mut self,
-        profile_id: usize,
+        profile: &Profile,
         shape_id: ShapeId,
         pod: PodId,
     ) -> Option<NodeId> {
         if !self.cluster.has_nominations() {
             return None;
         }
-        let profile = &self.profiles[profile_id];
         let shape = Arc::clone(self.cluster.shape(shape_id));
         let ledger = self.ledgers.get_mut(&shape_id)?;
         if ledger.prepared.rejected.is_some() {

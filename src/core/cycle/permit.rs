@@ -12,7 +12,7 @@ use super::failure::Failure;
 use super::{Core, plugin_name, running};
 use crate::bugs::bug;
 use crate::cluster::NodeId;
-use crate::framework::{ExtensionPoint, Held, PermitResult, Status};
+use crate::framework::{ExtensionPoint, Held, PermitResult, Profile, Status};
 use crate::io::{Condition, Effect, EventRecord, PodRef, Reply, Request, Tick, Token};
 use crate::model::PodId;
 use crate::report::{Observation, truncate_note};
@@ -48,13 +48,12 @@ impl Core {
         &mut self,
         now: Tick,
         pod: PodId,
-        profile_id: usize,
+        profile: &Profile,
         node: NodeId,
     ) -> Result<bool, Failure> {
         let Some(placed) = self.placed(pod, node) else {
             return Ok(false);
         };
-        let profile = &self.profiles[profile_id];
         let mut waiting = Vec::new();
         for (i, p) in profile.called(ExtensionPoint::Permit) {
             let (seconds, later) = match p.plugin.as_permit().map(|permit| permit.permit(&placed)) {
@@ -84,7 +83,7 @@ impl Core {
         else {
             return;
         };
-        let profile = &self.profiles[binding.profile];
+        let profile = Arc::clone(&binding.profile);
         let Stage::Permit { waiting, .. } = &mut binding.stage else {
             return;
         };
@@ -96,7 +95,7 @@ impl Core {
             let token = Token(self.next_attempt);
             wait.token = Some(token);
             self.calls.insert(token, pod);
-            let (pod, plugin) = (record.key.clone(), plugin_name(profile, wait.plugin).into());
+            let (pod, plugin) = (record.key.clone(), plugin_name(&profile, wait.plugin).into());
             self.effects.push(Effect::Call { token, pod, plugin, request });
         }
         let next = waiting.iter().map(Wait::next).min();
@@ -108,7 +107,7 @@ impl Core {
         let Some(binding) = self.bindings.get(&pod) else {
             return;
         };
-        let (message, profile) = (self.permit_message(binding), &self.profiles[binding.profile]);
+        let (message, profile) = (self.permit_message(binding), &binding.profile);
         if message.is_empty() {
             return self.announce(pod, node);
         }
@@ -142,7 +141,7 @@ impl Core {
         let Stage::Permit { waiting, .. } = &binding.stage else {
             return String::new();
         };
-        let profile = &self.profiles[binding.profile];
+        let profile = &binding.profile;
         let says = |wait: &Wait| {
             let permit = profile.plugins().get(wait.plugin)?.plugin.as_permit()?;
             let (name, limit) = (plugin_name(profile, wait.plugin), duration(wait.seconds));
@@ -172,7 +171,7 @@ impl Core {
         let Some(binding) = self.bindings.get(&pod) else {
             return;
         };
-        let Some(position) = self.profiles[binding.profile].position(plugin) else {
+        let Some(position) = binding.profile.position(plugin) else {
             return;
         };
         let held = match verdict {
@@ -187,7 +186,7 @@ impl Core {
         let Some(binding) = self.bindings.get_mut(&pod) else {
             return;
         };
-        let (profile, node) = (binding.profile, binding.node);
+        let (profile, node) = (Arc::clone(&binding.profile), binding.node);
         let Stage::Permit { waiting, .. } = &mut binding.stage else {
             return;
         };
@@ -200,7 +199,7 @@ impl Core {
             Reply::Done(text) => Ok(&**text),
             other => Err(other.error().unwrap_or("the answer is none")),
         };
-        let permit = self.profiles[profile].plugins()[position].plugin.as_permit();
+        let permit = profile.plugins()[position].plugin.as_permit();
         let (Some(permit), Some(placed)) = (permit, self.placed(pod, node)) else {
             return;
         };
@@ -214,13 +213,13 @@ impl Core {
         let Some(binding) = self.bindings.get(&pod) else {
             return false;
         };
-        let (profile, node) = (binding.profile, binding.node);
+        let (profile, node) = (Arc::clone(&binding.profile), binding.node);
         let Stage::Permit { waiting, .. } = &binding.stage else {
             return false;
         };
         let holders: Vec<usize> = waiting.iter().map(|w| w.plugin).collect();
         for position in holders {
-            let permit = self.profiles[profile].plugins()[position].plugin.as_permit();
+            let permit = profile.plugins()[position].plugin.as_permit();
             let (Some(permit), Some(placed)) = (permit, self.placed(pod, node)) else {
                 return false;
             };
@@ -257,8 +256,7 @@ impl Core {
                 self.ask_permits(now, pod);
             }
             Held::Reject(status) => {
-                let profile = &self.profiles[binding.profile];
-                let error = running("Permit", profile, position, &status);
+                let error = running("Permit", &binding.profile, position, &status);
                 self.permit_ended(now, since, "Unschedulable");
                 self.fail_binding(now, pod, Failure::of(position, &status, error));
             }
@@ -312,7 +310,7 @@ impl Core {
             return;
         }
         let (since, plugin) = (*since, wait.plugin);
-        let name = plugin_name(&self.profiles[binding.profile], plugin);
+        let name = plugin_name(&binding.profile, plugin);
         let waited = duration(wait.seconds);
         let mut reason = format!("rejected due to timeout after waiting {waited} at plugin {name}");
         if let Some(why) = &wait.why {

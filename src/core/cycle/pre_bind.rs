@@ -1,6 +1,7 @@
 //! Answers to PreBind plugins, and what they wait for afterwards.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::Core;
 use super::binding::Stage;
@@ -21,8 +22,8 @@ impl Core {
         if self.at_permit(pod) {
             return self.permit_answered(now, pod, token, reply);
         }
-        let Some((profile_id, plugin)) = self.bindings.get(&pod).and_then(|b| match b.stage {
-            Stage::PreBind { plugin, .. } => Some((b.profile, plugin)),
+        let Some((profile, plugin)) = self.bindings.get(&pod).and_then(|b| match b.stage {
+            Stage::PreBind { plugin, .. } => Some((Arc::clone(&b.profile), plugin)),
             _ => None,
         }) else {
             return;
@@ -44,11 +45,11 @@ impl Core {
         let Some(record) = self.cluster.pod(pod) else {
             return;
         };
-        let Some(waiting) = self.profiles[profile_id].plugins()[plugin].plugin.as_pre_bind() else {
+        let Some(waiting) = profile.plugins()[plugin].plugin.as_pre_bind() else {
             return;
         };
         if let Err(status) = waiting.resume(&record.key, answer) {
-            let failure = Failure::pre_bind(&self.profiles[profile_id], plugin, &status);
+            let failure = Failure::pre_bind(&profile, plugin, &status);
             return self.fail_binding(now, pod, failure);
         }
         let until = now.after_secs(waiting.patience().0);
@@ -64,7 +65,7 @@ impl Core {
         let Stage::Settling { plugin, until } = binding.stage else {
             return;
         };
-        let profile = &self.profiles[binding.profile];
+        let profile = Arc::clone(&binding.profile);
         let (Some(placed), Some(waiting)) = (
             self.placed(pod, binding.node),
             profile.plugins().get(plugin).and_then(|p| p.plugin.as_pre_bind()),
@@ -81,8 +82,8 @@ impl Core {
                 let again = now.after_secs(ASK_AGAIN_SECONDS).min(until);
                 return self.arm(pod, Some(again));
             }
-            Ok(false) => Err(Failure::pre_bind(profile, plugin, &waiting.patience().1)),
-            Err(status) => Err(Failure::pre_bind(profile, plugin, &status)),
+            Ok(false) => Err(Failure::pre_bind(&profile, plugin, &waiting.patience().1)),
+            Err(status) => Err(Failure::pre_bind(&profile, plugin, &status)),
         };
         if let Err(failure) = next {
             self.fail_binding(now, pod, failure);

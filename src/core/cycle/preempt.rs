@@ -142,7 +142,7 @@ impl Core {
         &mut self,
         now: Tick,
         pod: PodId,
-        profile_id: usize,
+        profile: &Profile,
         outside: &Outside,
         failure: &mut Failure,
     ) -> PostFiltered {
@@ -154,7 +154,6 @@ impl Core {
         let said = outside.statuses.iter();
         let node = |name: &Arc<str>| self.cluster.node_by_name(name);
         let refused = said.filter_map(|(name, s)| Some((node(name)?, s.code))).collect();
-        let profile = &self.profiles[profile_id];
         let Some(ledger) = self.ledgers.get_mut(&shape_id) else {
             return PostFiltered::Nothing;
         };

@@ -59,14 +59,6 @@ pub trait Plugin: Send + Sync {
         0
     }
 
-    /// What this plugin reads of a pod beside its shape: a team's label, the
-    /// namespace. It becomes part of the shape ([`PodShape::facet`]), so that pods
-    /// that differ in it share no kept result. Few distinct texts are cheap; one
-    /// per pod makes every pod a shape of its own.
-    fn facet(&self, _pod: &k8s::Pod) -> Option<Box<str>> {
-        None
-    }
-
     /// Whether verdicts and scores may be kept until shape, node, `stamp` or the
     /// data fed to this plugin change. If not, the profile's plugins judge every
     /// node anew for every pod.
@@ -74,6 +66,10 @@ pub trait Plugin: Send + Sync {
         true
     }
 
+    /// What it reads of a pod beside its shape, if anything.
+    fn as_facet(&self) -> Option<&dyn Facet> {
+        None
+    }
     /// PreEnqueue, if it has it.
     fn as_pre_enqueue(&self) -> Option<&dyn PreEnqueue> {
         None
@@ -121,6 +117,20 @@ pub trait Plugin: Send + Sync {
     /// Group-level points, if it has them.
     fn as_placement(&self) -> Option<&dyn Placement> {
         None
+    }
+}
+
+/// Reads of a pod what its shape does not hold: a team's label, the namespace.
+pub trait Facet {
+    /// What it reads. It becomes part of the shape ([`PodShape::facet`]), so that pods
+    /// that differ in it share no kept result. Few distinct texts are cheap; one
+    /// per pod makes every pod a shape of its own.
+    fn facet(&self, pod: &k8s::Pod) -> Option<Box<str>>;
+
+    /// Whether it reads something else under other arguments. If so, they cannot be
+    /// changed while the scheduler runs: of pods that wait, only what was read is kept.
+    fn depends_on_args(&self) -> bool {
+        true
     }
 }
 

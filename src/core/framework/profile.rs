@@ -44,6 +44,8 @@ pub struct Profile {
     extenders: Arc<[ExtenderSpec]>,
     points: Points,
     args: Arc<PluginArgs>,
+    /// Which reload brought it; the first has 0.
+    version: u64,
 }
 
 /// Positions of plugins, by extension point, in call order.
@@ -140,6 +142,7 @@ impl Profile {
             points: Points::default(),
             args: Arc::new(args.clone()),
             extenders: Arc::default(),
+            version: 0,
         }
     }
 
@@ -233,7 +236,30 @@ impl Profile {
     /// What plugins read of a pod beside its shape.
     pub(crate) fn facets(&self, pod: &muster_api::k8s::Pod) -> Box<[(&'static str, Box<str>)]> {
         let plugins = self.plugins.iter().map(|p| &p.plugin);
-        plugins.filter_map(|p| Some((p.name(), p.facet(pod)?))).collect()
+        plugins.filter_map(|p| Some((p.name(), p.as_facet()?.facet(pod)?))).collect()
+    }
+
+    /// Which reload brought it; 0 is what the core began with.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(crate) fn at_version(self, version: u64) -> Self {
+        Self { version, ..self }
+    }
+
+    /// A plugin whose facets of pods that were read under `before` are not known: it is
+    /// new, or has other arguments.
+    pub(crate) fn unread_facet(&self, before: &Self) -> Option<&'static str> {
+        let known = |name: &str, depends: bool| {
+            let same = before.args.custom.get(name) == self.args.custom.get(name);
+            before.position(name).is_some() && (same || !depends)
+        };
+        self.plugins.iter().find_map(|p| {
+            let (name, facet) = (p.plugin.name(), p.plugin.as_facet()?);
+            (!known(name, facet.depends_on_args())).then_some(name)
+        })
     }
 
     pub(crate) fn position(&self, plugin: &str) -> Option<usize> {

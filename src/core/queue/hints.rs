@@ -4,6 +4,7 @@
 //! asked, and only of events they registered for. Must never move a pod.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use super::{EXTENDER, Entry, QueueCx};
 use crate::framework::{Actions, ClusterEvent, Hint, HintCx, Profile, Resource, Subject, Weighted};
@@ -74,10 +75,10 @@ pub(super) fn registered(plugin: &Weighted, event: &ClusterEvent) -> bool {
 }
 
 /// Whether any plugin asked to hear of such events.
-pub(super) fn of_interest(profiles: &[Profile], event: &ClusterEvent) -> bool {
+pub(super) fn of_interest(profiles: &[Arc<Profile>], event: &ClusterEvent) -> bool {
     // Extenders cannot say what they wait for: anything may help.
     profiles.iter().any(|p| !p.extenders().is_empty())
-        || profiles.iter().flat_map(Profile::plugins).any(|p| registered(p, event))
+        || profiles.iter().flat_map(|p| p.plugins()).any(|p| registered(p, event))
 }
 
 /// Events kept for pods in flight; a pod that missed more is simply tried again.

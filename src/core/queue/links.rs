@@ -39,7 +39,7 @@ impl Queue {
         };
         let count =
             if entry.error_count > 0 { entry.error_count } else { entry.unschedulable_count };
-        let error = entry.rejectors == 0;
+        let error = entry.rejectors == 0 && entry.error_count > 0;
         match self.settings.expiry(entry.since, count) {
             Some(expiry) if expiry >= cx.now.secs() && !bug!(self.bugs, BackoffIgnored) => {
                 // PreEnqueue runs on the way in, because a pod may be popped from here.

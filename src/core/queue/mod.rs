@@ -10,6 +10,7 @@ mod hints;
 mod holds;
 mod links;
 mod moves;
+mod reload;
 #[cfg(test)]
 mod tests;
 mod views;
@@ -133,7 +134,7 @@ pub(crate) struct Queue {
 
 /// What the queue needs to know to move pods.
 pub(crate) struct QueueCx<'a> {
-    pub(crate) profiles: &'a [Profile],
+    pub(crate) profiles: &'a [Arc<Profile>],
     pub(crate) cluster: &'a Cluster,
     pub(crate) now: Tick,
 }

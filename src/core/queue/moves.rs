@@ -4,7 +4,7 @@ use super::hints::{Strategy, decide, of_interest, registered, wildcard};
 use super::{FLUSH_SECONDS, Place, Queue, QueueCx};
 use crate::bugs::bug;
 use crate::cluster::Cluster;
-use crate::framework::{Actions, ClusterEvent, Profile};
+use crate::framework::{Actions, ClusterEvent};
 use crate::io::Tick;
 use crate::model::PodId;
 
@@ -45,7 +45,7 @@ impl Queue {
         // A gated pod is looked at again only for what its gating plugin asked to
         // hear of, and then by the hints of all that rejected it.
         for ((profile, plugin), pods) in &self.gated {
-            let plugins = cx.profiles.get(*profile).map(Profile::plugins);
+            let plugins = cx.profiles.get(*profile).map(|p| p.plugins());
             if plugins.and_then(|all| all.get(*plugin)).is_some_and(|p| registered(p, event)) {
                 let pods = pods.iter().copied().filter(others);
                 let entries = pods.filter_map(|p| Some((p, self.entries.get(&p)?)));

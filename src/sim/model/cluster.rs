@@ -58,8 +58,12 @@ impl Cluster {
             Action::NotReady(names) => reachable(now, names, false, api),
             Action::Ready(names) => reachable(now, names, true, api),
             Action::Change(change) => change_node(now, change, api),
-            // What befalls pods is not this one's business.
-            Action::Delete(_) | Action::Evict(_) | Action::Ungate(_) | Action::Bind { .. } => {}
+            // What befalls pods and schedulers is not this one's business.
+            Action::Delete(_)
+            | Action::Evict(_)
+            | Action::Ungate(_)
+            | Action::Bind { .. }
+            | Action::Reload(_) => {}
         }
         Vec::new()
     }

@@ -7,6 +7,7 @@ use muster_api::k8s::{ResourceList, Taint};
 use super::ScenarioError;
 use super::cursor::Cursor;
 use super::nodes::{NodeGroup, decode_taint};
+use super::scheduler::ReloadSpec;
 use super::tree::Value;
 use crate::limits::{MAX_EVENT_TARGETS, MAX_TAINTS};
 use crate::time::Micros;
@@ -52,6 +53,8 @@ pub enum Action {
         /// The node.
         node: String,
     },
+    /// The schedulers' configuration changes while they run.
+    Reload(ReloadSpec),
 }
 
 /// What changes of a node; what is not named stays.
@@ -67,9 +70,9 @@ pub struct NodeChange {
     pub allocatable: Option<ResourceList>,
 }
 
-const ACTIONS: [&str; 11] = [
+const ACTIONS: [&str; 12] = [
     "cordon", "uncordon", "remove", "add", "notReady", "ready", "change", "delete", "evict",
-    "ungate", "bind",
+    "ungate", "bind", "reload",
 ];
 
 pub(super) fn decode(
@@ -104,6 +107,7 @@ fn decode_one(at: &Cursor<'_>) -> Result<ClusterEvent, ScenarioError> {
         ("change", _) => Action::Change(decode_change(&target)?),
         ("delete", _) => Action::Delete(pod_name(&target)?),
         ("evict", _) => Action::Evict(pod_name(&target)?),
+        ("reload", _) => Action::Reload(ReloadSpec::decode(&target)?),
         ("ungate", _) => Action::Ungate(target.name()?.to_owned()),
         ("bind", _) => {
             let fields = target.fields(&["pod", "node"])?;
@@ -166,7 +170,11 @@ fn check_targets(
                 needs(&present, node, at, "there is no node of this name at that time")?;
             }
             // What becomes of pods is not known beforehand.
-            Action::Delete(_) | Action::Evict(_) | Action::Ungate(_) | Action::Bind { .. } => {}
+            Action::Delete(_)
+            | Action::Evict(_)
+            | Action::Ungate(_)
+            | Action::Bind { .. }
+            | Action::Reload(_) => {}
             Action::Remove(names) => {
                 for name in names {
                     needs(&present, name, at, "there is no node of this name at that time")?;

@@ -58,7 +58,7 @@ pub use events::{Action, ClusterEvent, NodeChange};
 pub use faults::{BLOWS, Blow, Fault, FaultPlan};
 pub use nodes::NodeGroup;
 pub(crate) use pods::SCHEDULER_NAME;
-pub use scheduler::SchedulerSpec;
+pub use scheduler::{ReloadSpec, SchedulerSpec};
 pub use template::Template;
 pub use workloads::{Runtime, Shape, Workload};
 

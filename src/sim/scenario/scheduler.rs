@@ -40,6 +40,44 @@ impl Default for SchedulerSpec {
     }
 }
 
+/// What a reload changes; what is not named stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReloadSpec {
+    /// Backoff after the first failure, in seconds.
+    pub initial_backoff: Option<i64>,
+    /// Longest backoff, in seconds.
+    pub max_backoff: Option<i64>,
+    /// Default plugins that are left out.
+    pub without: Option<Vec<String>>,
+}
+
+impl ReloadSpec {
+    pub(super) fn decode(at: &Cursor<'_>) -> Result<Self, ScenarioError> {
+        let fields = at.fields(&["initialBackoff", "maxBackoff", "without"])?;
+        let seconds = |name: &str| -> Result<Option<i64>, ScenarioError> {
+            let given = fields.get(name).map(|d| d.duration(0).map(|m: Micros| m / SECOND));
+            given.transpose()
+        };
+        let without = fields.get("without").map(|list| left_out(&list)).transpose()?;
+        let (initial_backoff, max_backoff) = (seconds("initialBackoff")?, seconds("maxBackoff")?);
+        Ok(Self { initial_backoff, max_backoff, without })
+    }
+}
+
+/// Names of plugins that a scheduler can do without.
+fn left_out(list: &Cursor<'_>) -> Result<Vec<String>, ScenarioError> {
+    let mut without = Vec::new();
+    for plugin in list.list(MAX_LABELS)? {
+        let name = plugin.name()?;
+        let known = Profile::defaults().iter().any(|(known, _)| *known == name);
+        if !known || NEEDED.contains(&name) {
+            return Err(plugin.error(format!("{name:?} is no plugin that can be left out")));
+        }
+        without.push(name.to_owned());
+    }
+    Ok(without)
+}
+
 /// What a scheduler cannot do without.
 const NEEDED: [&str; 2] = ["PrioritySort", "DefaultBinder"];
 
@@ -64,19 +102,23 @@ impl SchedulerSpec {
         spec.max_backoff = seconds("maxBackoff", spec.max_backoff)?;
         spec.retry_unschedulable = seconds("retryUnschedulableAfter", spec.retry_unschedulable)?;
         if let Some(without) = fields.get("without") {
-            for plugin in without.list(MAX_LABELS)? {
-                let name = plugin.name()?;
-                let known = Profile::defaults().iter().any(|(known, _)| *known == name);
-                if !known || NEEDED.contains(&name) {
-                    return Err(plugin.error(format!("{name:?} is no plugin that can be left out")));
-                }
-                spec.without.push(name.to_owned());
-            }
+            spec.without = left_out(&without)?;
         }
         if let Some(allow) = fields.get("allowBudgetViolations") {
             spec.allow_budget_violations = allow.bool()?;
         }
         Ok(spec)
+    }
+
+    /// The same after a reload.
+    #[must_use]
+    pub fn reloaded(&self, change: &ReloadSpec) -> Self {
+        Self {
+            initial_backoff: change.initial_backoff.unwrap_or(self.initial_backoff),
+            max_backoff: change.max_backoff.unwrap_or(self.max_backoff),
+            without: change.without.clone().unwrap_or_else(|| self.without.clone()),
+            ..self.clone()
+        }
     }
 
     /// Whether a default plugin runs.

@@ -134,8 +134,25 @@ fn event(event: &ClusterEvent) -> Value {
         Action::Evict(pod) => ("evict", json!(pod)),
         Action::Ungate(workload) => ("ungate", json!(workload)),
         Action::Bind { pod, node } => ("bind", json!({"pod": pod, "node": node})),
+        Action::Reload(change) => {
+            let mut written = json!({});
+            if let Some(initial) = change.initial_backoff {
+                written["initialBackoff"] = json!(seconds(initial));
+            }
+            if let Some(most) = change.max_backoff {
+                written["maxBackoff"] = json!(seconds(most));
+            }
+            if let Some(without) = &change.without {
+                written["without"] = json!(without);
+            }
+            ("reload", written)
+        }
     };
     json!({"at": duration(event.at), name: value})
+}
+
+fn seconds(n: i64) -> String {
+    if n == 0 { "0".to_owned() } else { format!("{n}s") }
 }
 
 fn budget(budget: &Budget) -> Value {
@@ -194,7 +211,6 @@ impl Scenario {
             let _ = writeln!(text, "until: {}", duration(until));
         }
         let s = &self.scheduler;
-        let seconds = |n: i64| if n == 0 { "0".to_owned() } else { format!("{n}s") };
         let mut scheduler = json!({
             "replicas": s.replicas,
             "initialBackoff": seconds(s.initial_backoff),

@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use muster_core::audit::{Audit, Audited};
 use muster_core::io::{Effect, Input, Tick};
-use muster_core::{CacheView, Config, Core, QueueView};
+use muster_core::{CacheView, Config, Core, QueueView, Reload, ReloadError};
 
 use super::Tweak;
 use crate::check::Finding;
@@ -53,6 +53,11 @@ impl Brain for AuditedBrain {
     fn schedule_one(&mut self, now: Tick) -> Option<Attempt> {
         self.now = now;
         self.core.schedule_one(now).map(attempt_of)
+    }
+
+    fn reload(&mut self, now: Tick, reload: Reload) -> Result<(), ReloadError> {
+        self.now = now;
+        self.core.reload(now, reload)
     }
 
     fn next_deadline(&self) -> Option<Tick> {

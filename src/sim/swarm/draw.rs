@@ -12,8 +12,8 @@ use super::pods;
 use crate::model::budget::{Amount, Budget};
 use crate::rng::Rng;
 use crate::scenario::{
-    Action, Blow, ClusterEvent, Fault, FaultPlan, NodeChange, NodeGroup, Scenario, SchedulerSpec,
-    Template, Workload,
+    Action, Blow, ClusterEvent, Fault, FaultPlan, NodeChange, NodeGroup, ReloadSpec, Scenario,
+    SchedulerSpec, Template, Workload,
 };
 use crate::time::{MILLISECOND, MINUTE, Micros, SECOND};
 
@@ -68,10 +68,13 @@ pub fn draw(seed: u64) -> Scenario {
     let mut workloads = pods::draw(&mut draw, span, ranked);
     let classes = draw_classes(&mut draw, &mut workloads);
     let mut scheduler = draw_scheduler(&mut draw);
-    let events = draw_events(&mut draw, &nodes, &workloads, span);
+    let mut events = draw_events(&mut draw, &nodes, &workloads, span);
     let budgets = draw_budgets(&mut draw, &workloads, ranked);
     let faults = draw_faults(&mut draw, scheduler.replicas, span);
     scheduler.allow_budget_violations = !budgets.is_empty() && draw.chance(15);
+    // By chances of its own: what a seed meant before there were reloads it still means.
+    events.extend(draw_reloads(&mut Draw(Rng::new(seed).split("reloads", 0)), span));
+    events.sort_by_key(|event| event.at);
     Scenario {
         name: format!("seed-{seed}"),
         seed,
@@ -149,6 +152,25 @@ fn draw_scheduler(draw: &mut Draw) -> SchedulerSpec {
         spec.without = left_out.map(|name| (*name).to_owned()).collect();
     }
     spec
+}
+
+/// Now and then the configuration changes while schedulers run, mostly more than once.
+fn draw_reloads(draw: &mut Draw, span: Micros) -> Vec<ClusterEvent> {
+    if !draw.chance(20) {
+        return Vec::new();
+    }
+    let count = draw.pick(1, 6);
+    let reload = |_| {
+        let initial = draw.pick(1, 3);
+        let without = OPTIONAL.iter().filter(|_| draw.chance(25));
+        let change = ReloadSpec {
+            without: Some(without.map(|name| (*name).to_owned()).collect()),
+            initial_backoff: Some(initial),
+            max_backoff: Some(initial + draw.one(&[0, 1, 4, 8])),
+        };
+        ClusterEvent { at: draw.time(SECOND, span), action: Action::Reload(change) }
+    };
+    (0..count).map(reload).collect()
 }
 
 /// Now and then some pods have their priority by a class.

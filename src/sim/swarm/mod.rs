@@ -20,7 +20,8 @@ use muster_core::audit::PointLog;
 
 use crate::faults::Counts;
 use crate::limits::MAX_SWARM_STEPS;
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, SchedulerSpec};
+use crate::scheduler::Maker;
 use crate::time::{Micros, since_epoch};
 
 pub use draw::draw;
@@ -99,13 +100,17 @@ pub fn run_seed(seed: u64, tweak: &Tweak) -> SeedReport {
 #[must_use]
 pub fn run_scenario(scenario: &Scenario, tweak: &Tweak) -> SeedReport {
     let seed = scenario.seed;
-    let maker = Box::new(|| {
-        let mut config = scenario.scheduler.config(seed);
+    let config = |spec: &SchedulerSpec| {
+        let mut config = spec.config(seed);
         if let Some(change) = &tweak.config {
             change(&mut config);
         }
+        config
+    };
+    let brain = |config: Config| {
         if tweak.audit { brain::audited(config, tweak) } else { crate::scheduler::muster(config) }
-    });
+    };
+    let maker = Maker { config: Box::new(config), brain: Box::new(brain) };
     let run = || {
         let mut engine = crate::engine::Engine::new(scenario, seed, maker);
         engine.most_steps = MAX_SWARM_STEPS;

@@ -204,6 +204,10 @@ fn touches(action: &Action, nodes: &[String]) -> bool {
         | Action::Ready(names) => names.iter().any(|name| nodes.contains(name)),
         Action::Change(change) => nodes.contains(&change.node),
         Action::Bind { node, .. } => nodes.contains(node),
-        Action::Add(_) | Action::Delete(_) | Action::Evict(_) | Action::Ungate(_) => false,
+        Action::Add(_)
+        | Action::Delete(_)
+        | Action::Evict(_)
+        | Action::Ungate(_)
+        | Action::Reload(_) => false,
     }
 }

@@ -20,8 +20,10 @@ fn tweak(seed: u64, bug: Option<Bug>) -> Tweak {
         config.bug = bug;
         // What a test plugin refused no event brings back.
         config.max_in_unschedulable_secs = config.max_in_unschedulable_secs.min(30);
+        // Only reloads bring such a backoff: versions differ in their plugins then.
+        let less = usize::from(config.backoff.initial_secs == 3);
         for profile in &mut config.profiles {
-            for name in PLUGINS {
+            for name in &PLUGINS[less..] {
                 let witness = Arc::new(Witness::new(name, seed, &log));
                 *profile = profile.clone().with_plugin(witness, 1);
             }

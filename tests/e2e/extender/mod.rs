@@ -5,20 +5,19 @@
 mod cases;
 mod ending;
 mod lag;
-mod server;
+pub(crate) mod server;
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use muster::config::{Configuration, Extender};
-use muster::metrics::Metrics;
-use muster::run::{Options, Scheduler};
+use muster::run::Scheduler;
 use muster_control_plane::{ControlPlane, create_nodes, node};
 use muster_core::Profile;
 use muster_core::framework::{PluginArgs, Registry};
 use serde_json::{Value, json};
 
-use crate::support::{Cluster, GROUPS, SOON, USER, eventually};
+use crate::support::{Cluster, SOON, counted, end, eventually};
 
 /// What the configuration says of an extender with these verbs.
 fn extender(url: &str, verbs: &[&str]) -> Extender {
@@ -42,18 +41,8 @@ async fn start(cluster: &Cluster, name: &str, extenders: Vec<Extender>) -> Resul
     args.fit.ignored_resources = muster::extend::ignored_resources(&extenders);
     let plugins = Profile::defaults().iter().copied();
     let profile = Profile::build(name, plugins, &args, &Registry::in_tree())?;
-    let mut configuration = Configuration::default();
-    configuration.leader_election.leader_elect = false;
-    configuration.extenders = extenders;
-    let options = Options {
-        configuration,
-        kubeconfig: None,
-        node_selector: None,
-        serve: None,
-        seed: 0,
-        max_in_unschedulable_secs: 300,
-    };
-    Scheduler::start(options, vec![profile], &cluster.cp.config(USER, &GROUPS)?).await
+    let configuration = Configuration { extenders, ..Configuration::default() };
+    cluster.in_process(configuration, profile).await
 }
 
 async fn new_pod(cluster: &Cluster, scheduler: &str, name: &str, more: &Value) -> Result<()> {
@@ -102,22 +91,6 @@ async fn waits(cluster: &Cluster, name: &str, reason: &str, message: &str) -> Re
     said.with_context(|| format!("{name}: {message}: {:?}", pod.status.conditions))?;
     ensure!(pod.spec.node_name.is_empty(), "{name} is bound");
     Ok(())
-}
-
-/// Ends a scheduler in whose steps its checker found nothing wrong.
-async fn end(mut scheduler: Scheduler) -> Result<()> {
-    scheduler.end().await;
-    let text = scheduler.metrics().encode();
-    let violation = text.lines().find(|l| l.starts_with("muster_audit_violations_total{"));
-    ensure!(violation.is_none(), "{violation:?}");
-    Ok(())
-}
-
-/// A counter's value; 0 if there is none.
-fn counted(metrics: &Metrics, sample: &str) -> f64 {
-    let text = metrics.encode();
-    let line = text.lines().find(|line| line.rsplit_once(' ').is_some_and(|(s, _)| s == sample));
-    line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0.0)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

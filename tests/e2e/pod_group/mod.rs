@@ -2,6 +2,7 @@
 //! which words, what it fills in, what `kubectl get` and `kubectl explain` show.
 
 mod cases;
+mod foreign;
 mod status;
 
 use anyhow::{Context, Result, ensure};

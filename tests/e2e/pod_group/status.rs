@@ -13,7 +13,7 @@ use kube::{Api, Client};
 use kube_runtime::watcher::{self, Event, watcher};
 use muster::watch::Guarded;
 use muster_api::muster::{PodGroup, PodGroupStatus, condition};
-use muster_control_plane::{ControlPlane, RUN_SECONDS, create_pods, pod};
+use muster_control_plane::{ControlPlane, Process, RUN_SECONDS, create_pods, pod};
 use serde_json::{Value, json};
 
 use super::{GROUPS, ask, group, install};
@@ -137,8 +137,10 @@ async fn the_status_of_a_group_follows_its_pods_in_few_writes() -> Result<()> {
     small(&cluster).await?;
     broken(&cluster).await?;
     lost(&cluster).await?;
-    big(&cluster).await?;
-    drop(muster);
+    let standby = cluster.muster("standby", &[])?;
+    big(&cluster, &muster).await?;
+    standby.terminate()?;
+    ensure!(standby.wait_exit(SOON)? == 0, "exit code after SIGTERM");
     Ok(())
 }
 
@@ -228,13 +230,20 @@ async fn lost(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// A thousand members come, are bound, run and end.
-async fn big(cluster: &Cluster) -> Result<()> {
+/// A thousand members come, are bound, run and end; the leader is killed while they
+/// run.
+async fn big(cluster: &Cluster, leader: &Process) -> Result<()> {
     make(cluster, "big", &json!({"minMember": BIG})).await?;
     let scribe = Scribe::start(cluster.admin.clone(), "big");
     create_pods(&cluster.admin, "default", BIG, |i| member(&format!("b{i:04}"), "big", Some(10)))
         .await?;
     let path = format!("{GROUPS}/big");
+    eventually("the big gang bound", Duration::from_secs(120), || async {
+        Ok(status(cluster, "big").await?.is_true(condition::SCHEDULED))
+    })
+    .await?;
+    leader.kill()?;
+    cluster.say("leader killed");
     eventually("the big gang ended", Duration::from_secs(180), || async {
         let found = ask(&cluster.admin, Method::GET, &path, &Value::Null).await;
         Ok(found.map_err(anyhow::Error::msg)?["status"]["phase"] == "Succeeded")

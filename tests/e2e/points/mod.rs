@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use muster::config::Configuration;
-use muster::run::{Message, Options, Scheduler};
+use muster::run::{Message, Scheduler};
 use muster_api::k8s::{Node, PersistentVolumeClaim, Pod, annotations};
 use muster_control_plane::{ControlPlane, create_nodes, node};
 use muster_core::Profile;
@@ -20,7 +20,7 @@ use muster_core::framework::{Plugin, PluginArgs, Registry};
 use muster_core::io::{Input, PodRef};
 use serde_json::{Value, json};
 
-use crate::support::{Cluster, GROUPS, SOON, USER, eventually};
+use crate::support::{Cluster, SOON, eventually};
 use book::Book;
 use probe::{FIRST, Probe, SECOND};
 
@@ -73,17 +73,7 @@ async fn start(cluster: &Cluster, book: &Arc<Book>) -> Result<Scheduler> {
     }
     let plugins = [(FIRST, 1), (SECOND, 1), ("NodeResourcesFit", 1), ("DefaultBinder", 0)];
     let profile = Profile::build("probed", plugins, &PluginArgs::default(), &registry)?;
-    let mut configuration = Configuration::default();
-    configuration.leader_election.leader_elect = false;
-    let options = Options {
-        configuration,
-        kubeconfig: None,
-        node_selector: None,
-        serve: None,
-        seed: 0,
-        max_in_unschedulable_secs: 300,
-    };
-    Scheduler::start(options, vec![profile], &cluster.cp.config(USER, &GROUPS)?).await
+    cluster.in_process(Configuration::default(), profile).await
 }
 
 async fn new_claim(cluster: &Cluster, name: &str) -> Result<PersistentVolumeClaim> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use muster_api::k8s;
 
+use super::reloads::Reloads;
 use crate::audit::{Audit, Audited, PointLog, Violation, Witness};
 use crate::framework::Profile;
 use crate::io::{
@@ -67,6 +68,7 @@ pub(super) struct Driver {
     held: Vec<PodRef>,
     found: Vec<Violation>,
     scheduled: usize,
+    pub(super) reloads: Reloads,
 }
 
 /// Runs a random history and says what was wrong, and how many binds there were.
@@ -86,6 +88,7 @@ pub(super) fn run(seed: u64, change: impl FnOnce(&mut Config)) -> (Vec<Violation
     };
     config.max_in_unschedulable_secs = if seed % 3 == 2 { 20 } else { 300 };
     change(&mut config);
+    let reloads = Reloads::new(seed, &config, &log);
     let audit = Audit::new(&config).eager("First").eager("Second");
     let mut core = Core::new(config);
     core.set_trace(seed % 2 == 1);
@@ -105,6 +108,7 @@ pub(super) fn run(seed: u64, change: impl FnOnce(&mut Config)) -> (Vec<Violation
         held: Vec::new(),
         found: Vec::new(),
         scheduled: 0,
+        reloads,
     };
     for i in 0..3 {
         driver.upsert_node(&format!("n{i}"));
@@ -115,8 +119,9 @@ pub(super) fn run(seed: u64, change: impl FnOnce(&mut Config)) -> (Vec<Violation
             driver.allow_more(app);
         }
     }
-    for _ in 0..STEPS {
+    for at in 0..STEPS {
         driver.step();
+        driver.reload(at);
         if !driver.found.is_empty() {
             return (driver.found, driver.scheduled);
         }
@@ -155,7 +160,7 @@ impl Driver {
         self.look();
     }
 
-    fn look(&mut self) {
+    pub(super) fn look(&mut self) {
         for effect in self.core.take_effects() {
             match effect {
                 Effect::Bind { pod, node, attempt } => {

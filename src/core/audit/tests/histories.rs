@@ -61,6 +61,7 @@ impl History {
     fn decide(&mut self, name: &str, outcome: Outcome, message: &str) -> &mut Self {
         let decision = Decision {
             pod: key(name),
+            version: 0,
             profile: "muster".into(),
             outcome,
             message: Some(message.into()),

@@ -4,4 +4,5 @@ mod driver;
 mod extenders;
 mod histories;
 mod preemptions;
+mod reloads;
 mod seeds;

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::harness::{Harness, check};
 use crate::cluster::{Cluster, NodeView};
 use crate::framework::{
-    Actions, Args, Filter, Hint, HintCx, Plugin, PluginArgs, PreScoreResult, Profile, Registration,
-    Registry, RegistryError, Resource, Score, State, Status, Subject,
+    Actions, Args, Facet, Filter, Hint, HintCx, Plugin, PluginArgs, PreScoreResult, Profile,
+    Registration, Registry, RegistryError, Resource, Score, State, Status, Subject,
 };
 use crate::io::{About, Datum, Input};
 use crate::model::PodShape;
@@ -41,8 +41,8 @@ impl Plugin for Custom {
             _ => Hint::Skip,
         }
     }
-    fn facet(&self, pod: &k8s::Pod) -> Option<Box<str>> {
-        Some(pod.metadata.namespace.as_str().into())
+    fn as_facet(&self) -> Option<&dyn Facet> {
+        Some(self)
     }
     fn is_cacheable(&self) -> bool {
         self.cacheable
@@ -52,6 +52,12 @@ impl Plugin for Custom {
     }
     fn as_score(&self) -> Option<&dyn Score> {
         Some(self)
+    }
+}
+
+impl Facet for Custom {
+    fn facet(&self, pod: &k8s::Pod) -> Option<Box<str>> {
+        Some(pod.metadata.namespace.as_str().into())
     }
 }
 

@@ -17,6 +17,7 @@ mod preempt;
 mod probe;
 mod random;
 mod related;
+mod reload;
 mod remind;
 mod stages;
 mod subtle;

@@ -1,6 +1,7 @@
 //! Every state of a gang, and the ways between them.
 
 mod losses;
+mod properties;
 
 use muster_api::k8s::LabelSelector;
 use muster_api::muster::{MemberCounts, Role};

@@ -1,5 +1,7 @@
 //! The board in virtual time: what is written, when, and what is forgotten.
 
+mod foreign;
+
 use std::time::Duration;
 
 use muster_api::k8s::{Node, Pod};
@@ -200,6 +202,24 @@ fn a_change_of_substance_is_told_at_once() {
     f.pod(&pod("a", "g", "running"));
     f.pass(600_000);
     assert!(f.take().is_empty());
+}
+
+#[test]
+fn a_success_that_a_waiting_member_needs_is_told_at_once() {
+    let mut f = Fixture::new();
+    f.group("g", "u", 3);
+    for name in ["a", "b", "c"] {
+        f.pod(&pod(name, "g", "running"));
+    }
+    f.pass(2_000);
+    f.take();
+    f.pod_gone(&pod("a", "g", "running"));
+    f.ended(&pod("a", "g", "succeeded"));
+    f.pass(2_000);
+    assert!(f.take().is_empty(), "a count can wait");
+    f.pod(&pod("d", "g", "pending"));
+    f.pass(150);
+    assert_eq!(f.take(), ["g Running/Running 4/2/3"]);
 }
 
 #[test]
