@@ -459,13 +459,18 @@ impl Core {
             return false;
         };
         plan.timer = None;
+        let mut freed = false;
         for victim in &mut plan.victims {
             if let Todo::Later(token) = victim.state {
                 victim.state = Todo::Open;
-                self.spending.remove(&token);
+                freed |= self.spending.remove(&token).is_some();
             }
         }
         self.ask_again(now, pod);
+        if freed {
+            // It may have gone meanwhile, and then nobody asks in its place.
+            self.ask_others(now);
+        }
         true
     }
 
