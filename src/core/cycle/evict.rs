@@ -76,8 +76,8 @@ struct Victim {
 enum Todo {
     /// To be asked for.
     Open,
-    /// To be asked for again, after a pause: nobody knows what became of the call.
-    Later(Token),
+    /// To be asked for again, after a pause.
+    Later,
     /// On its way.
     Asked(Token),
     /// The server agrees.
@@ -229,23 +229,11 @@ impl Core {
 
     /// The server answered.
     pub(super) fn evicted(&mut self, now: Tick, token: Token, eviction: &Eviction) {
-        let spent = self.spending.remove(&token);
-        let Some((pod, _)) = self.evictions.get(&token).copied() else {
+        if self.spending.remove(&token).is_some() {
             self.answered(now, token, eviction);
-            if spent.is_some() {
-                self.ask_others(now);
-            }
-            return;
-        };
-        self.answered(now, token, eviction);
-        let Some(spent) = spent else { return };
-        let later = |plan: &Plan| plan.victims.iter().any(|v| v.state == Todo::Later(token));
-        if self.plans.get(&pod).is_some_and(later) {
-            // It may have been carried out: the budget is not free before that is known.
-            self.spending.insert(token, spent);
-        } else {
-            self.ask_others(now);
+            return self.ask_others(now);
         }
+        self.answered(now, token, eviction);
     }
 
     /// A budget is free again: whoever waits for it is asked for.
@@ -299,7 +287,7 @@ impl Core {
                 }
             }
             Eviction::Unavailable(_) if plan.tries < MAX_TRIES => {
-                victim.state = Todo::Later(token);
+                victim.state = Todo::Later;
                 plan.tries += 1;
                 let due = now.after_secs(AGAIN_SECONDS);
                 if plan.timer.is_none() {
@@ -349,7 +337,7 @@ impl Core {
             let step = plan.stage;
             return self.plan_failed(now, pod, step);
         }
-        if has(|s| matches!(s, Todo::Open | Todo::Later(_))) {
+        if has(|s| matches!(s, Todo::Open | Todo::Later)) {
             return;
         }
         if plan.stage == Step::Ask {
@@ -388,7 +376,7 @@ impl Core {
         if !done {
             return;
         }
-        let Some(plan) = self.drop_plan(now, pod) else {
+        let Some(plan) = self.drop_plan(pod) else {
             return;
         };
         self.plan_observed(now, &plan, "success");
@@ -405,7 +393,7 @@ impl Core {
     /// nothing was, it is not expected on the node any more. It plans again at once,
     /// without the pod that stays.
     fn plan_failed(&mut self, now: Tick, pod: PodId, step: Step) {
-        let Some(plan) = self.drop_plan(now, pod) else {
+        let Some(plan) = self.drop_plan(pod) else {
             return;
         };
         let freed = step == Step::Evict && plan.victims.iter().any(|v| v.state == Todo::Agreed);
@@ -424,18 +412,14 @@ impl Core {
     }
 
     /// Forgets a plan: it is done, or its preemptor needs it no more.
-    pub(super) fn drop_plan(&mut self, now: Tick, pod: PodId) -> Option<Plan> {
+    pub(super) fn drop_plan(&mut self, pod: PodId) -> Option<Plan> {
         let plan = self.plans.remove(&pod)?;
         if let Some(due) = plan.timer {
             self.timers.remove(&(due, pod));
         }
-        let mut freed = false;
         for victim in &plan.victims {
-            if let Todo::Later(token) = victim.state {
-                freed |= self.spending.remove(&token).is_some();
-            }
             // Who was asked to go may be going, whatever becomes of the plan.
-            let unasked = matches!(victim.state, Todo::Open | Todo::Later(_) | Todo::Refused);
+            let unasked = matches!(victim.state, Todo::Open | Todo::Later | Todo::Refused);
             let stays = plan.stage == Step::Ask || unasked;
             if let Todo::Asked(token) = victim.state {
                 self.evictions.remove(&token);
@@ -447,9 +431,6 @@ impl Core {
                 self.victims.let_go(victim.id, &plan.preemptor);
             }
         }
-        if freed {
-            self.ask_others(now);
-        }
         Some(plan)
     }
 
@@ -459,18 +440,10 @@ impl Core {
             return false;
         };
         plan.timer = None;
-        let mut freed = false;
-        for victim in &mut plan.victims {
-            if let Todo::Later(token) = victim.state {
-                victim.state = Todo::Open;
-                freed |= self.spending.remove(&token).is_some();
-            }
+        for victim in plan.victims.iter_mut().filter(|v| v.state == Todo::Later) {
+            victim.state = Todo::Open;
         }
         self.ask_again(now, pod);
-        if freed {
-            // It may have gone meanwhile, and then nobody asks in its place.
-            self.ask_others(now);
-        }
         true
     }
 
@@ -479,13 +452,12 @@ impl Core {
         let Some(plan) = self.plans.get(&pod) else {
             return;
         };
-        // Those that were asked to go count as long as their budget does not show it.
-        let going = plan.victims.iter().filter(|v| !matches!(v.state, Todo::Gone | Todo::Refused));
-        let (going, was_lawful) = (going.map(|v| v.id).collect::<Vec<_>>(), plan.lawful);
-        if !was_lawful || self.lawful(pod, &going) {
+        let open = plan.victims.iter().filter(|v| v.state == Todo::Open);
+        let (open, was_lawful) = (open.map(|v| v.id).collect::<Vec<_>>(), plan.lawful);
+        if !was_lawful || self.lawful(pod, &open) {
             self.ask(pod);
         } else if let Some(plan) = self.plans.get_mut(&pod) {
-            let unasked = |v: &&mut Victim| v.state == Todo::Open;
+            let unasked = |v: &&mut Victim| matches!(v.state, Todo::Open | Todo::Later);
             plan.victims.iter_mut().filter(unasked).for_each(|v| v.state = Todo::Refused);
         }
         self.plan_step(now, pod);
