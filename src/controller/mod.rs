@@ -33,7 +33,7 @@ use crate::client::{ClientError, Wire};
 use crate::elect::Leadership;
 use crate::metrics::Metrics;
 use crate::run::Shutdown;
-use crate::write::Fenced;
+use crate::write::{Fenced, version_in};
 
 /// Status writes on their way at a time.
 pub const LANES: usize = 8;
@@ -133,7 +133,7 @@ fn settle(board: &Board, metrics: &Metrics, write: Write, outcome: Outcome) {
 async fn send(fenced: Arc<Fenced>, write: Write) -> (Write, Outcome) {
     let call = patch::call(&write);
     let outcome = match fenced.once(call).await {
-        Ok(body) => Outcome::Written(patch::version_in(&body)),
+        Ok(body) => Outcome::Written(version_in(&body)),
         Err(Failure::Status { code: 409, .. }) => Outcome::Conflict,
         Err(Failure::Status { code: 404, .. }) => Outcome::Gone,
         Err(Failure::NotSent(_)) if !fenced.leadership.is_leader() => Outcome::NotLeading,

@@ -26,18 +26,3 @@ pub(super) fn call(write: &Write) -> Call {
         body: Bytes::from(body.to_string()),
     }
 }
-
-/// The version that a write has made.
-pub(super) fn version_in(body: &[u8]) -> Box<str> {
-    #[derive(Default, serde::Deserialize)]
-    #[serde(default)]
-    struct Written {
-        metadata: Meta,
-    }
-    #[derive(Default, serde::Deserialize)]
-    #[serde(rename_all = "camelCase", default)]
-    struct Meta {
-        resource_version: Box<str>,
-    }
-    serde_json::from_slice::<Written>(body).unwrap_or_default().metadata.resource_version
-}

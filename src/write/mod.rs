@@ -40,6 +40,7 @@ pub(crate) use self::attempts::Fenced;
 use self::bucket::Bucket;
 use self::events::Recent;
 use self::objects::ObjectWrites;
+pub(crate) use self::objects::version_in;
 use crate::client::{ClientError, Wire};
 use crate::elect::Leadership;
 use crate::metrics::Metrics;

@@ -50,7 +50,7 @@ impl Shared {
 }
 
 /// The version that a write has made.
-fn version_in(body: &[u8]) -> Box<str> {
+pub(crate) fn version_in(body: &[u8]) -> Box<str> {
     #[derive(Default, serde::Deserialize)]
     #[serde(default)]
     struct Written {
