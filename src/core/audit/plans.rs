@@ -5,7 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::io::{Eviction, Token};
+use crate::io::{Eviction, Tick, Token};
+
+/// How long an eviction without an answer may still show.
+const DOUBT_SECONDS: i64 = 30;
 
 /// How far one question about a victim has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,9 +40,20 @@ pub(super) struct Victim {
     pub(super) now: bool,
     /// How many changes of budgets were seen before it was last asked about.
     pub(super) asked: u64,
+    /// Until when it counts as going though nobody knows.
+    pub(super) doubted: Tick,
 }
 
 impl Victim {
+    /// Whether it was asked to go, and may do so.
+    pub(super) fn may_leave(&self, now: Tick) -> bool {
+        match self.real {
+            Ask::Open | Ask::Yes => true,
+            Ask::Unknown => now < self.doubted,
+            Ask::Never | Ask::Gone | Ask::No => false,
+        }
+    }
+
     /// Its name without its namespace.
     pub(super) fn own_name(&self) -> &str {
         self.name.split_once('/').map_or(&self.name, |(_, name)| name)
@@ -110,6 +124,8 @@ pub(super) struct Plans {
     tokens: BTreeMap<Token, (String, String, bool)>,
     /// UIDs and names of pods that the server said are gone, until they are seen to go.
     gone: BTreeMap<String, String>,
+    /// When something was last asked.
+    pub(super) asked_at: Tick,
     /// Preemptors whose plan has to be judged when the step is over.
     pub(super) touched: Vec<(String, String)>,
 }
@@ -122,7 +138,7 @@ impl Plans {
     }
 
     /// Notes an answer; answers to questions that nobody asked are ignored.
-    pub(super) fn answer(&mut self, token: Token, eviction: &Eviction) {
+    pub(super) fn answer(&mut self, now: Tick, token: Token, eviction: &Eviction) {
         let Some((preemptor, uid, dry)) = self.tokens.remove(&token) else { return };
         let plan = self.plans.get_mut(&preemptor);
         let Some(victim) = plan.and_then(|plan| plan.victim(&uid)) else { return };
@@ -132,7 +148,10 @@ impl Plans {
         let said = match eviction {
             Eviction::Accepted => Ask::Yes,
             Eviction::Gone => Ask::Gone,
-            Eviction::Unavailable(_) => Ask::Unknown,
+            Eviction::Unavailable(_) => {
+                victim.doubted = now.after_secs(DOUBT_SECONDS);
+                Ask::Unknown
+            }
             Eviction::Refused(_) | Eviction::Failed(_) => Ask::No,
         };
         *(if dry { &mut victim.dry } else { &mut victim.real }) = said;
@@ -145,9 +164,9 @@ impl Plans {
     }
 
     /// Victims that were asked to go, unless the server said that they may not.
-    pub(super) fn leaving(&self) -> impl Iterator<Item = &Victim> {
+    pub(super) fn leaving(&self, now: Tick) -> impl Iterator<Item = &Victim> {
         let all = self.plans.values().flat_map(|plan| &plan.victims);
-        all.filter(|v| matches!(v.real, Ask::Open | Ask::Yes | Ask::Unknown))
+        all.filter(move |v| v.may_leave(now))
     }
 
     /// Keeps what may still matter: answers to come, victims that have not gone, and

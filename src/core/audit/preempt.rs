@@ -10,12 +10,13 @@ use super::fit::{Answer, Usage};
 use super::plans::{Ask, Plan, Victim};
 use super::pods::{Place, Pod};
 use super::steps::key;
-use crate::io::{PodRef, Removal, Token};
+use crate::io::{PodRef, Removal, Tick, Token};
 
 impl Audit {
     /// The core asks for an eviction, or whether it would be allowed.
     pub(super) fn evicts(
         &mut self,
+        now: Tick,
         token: Token,
         preemptor: &PodRef,
         victim: &PodRef,
@@ -23,6 +24,7 @@ impl Audit {
     ) {
         let (dry, forced) = (how == Removal::DryRun, how == Removal::Delete);
         let (name, other) = (key(preemptor), key(victim));
+        self.plans.asked_at = now;
         self.may_preempt(&name);
         self.may_go(&name, victim);
         if forced && !self.may_force(&name) {
@@ -46,6 +48,7 @@ impl Audit {
                 real: Ask::Never,
                 now: true,
                 asked: 0,
+                doubted: Tick(0),
             });
         }
         let Some(asked) = plan.victim(&victim.uid) else { return };
@@ -121,6 +124,7 @@ impl Audit {
 
     /// The step is over: judges the plans it touched.
     pub(super) fn planned(&mut self) {
+        let now = self.plans.asked_at;
         let mut touched = std::mem::take(&mut self.plans.touched);
         touched.sort_unstable();
         touched.dedup();
@@ -134,7 +138,7 @@ impl Audit {
                 self.makes_sense(&name, &plan);
             }
             if (fresh || acting) && !plan.forced {
-                self.keeps_budgets(&name, &plan, acting);
+                self.keeps_budgets(now, &name, &plan, acting);
             }
             if acting {
                 self.is_complete(&name, &plan);
@@ -212,10 +216,10 @@ impl Audit {
 
     /// What is asked for, and what was and is not seen yet, is within what each
     /// budget allows, as far as it was shown.
-    fn keeps_budgets(&mut self, name: &str, plan: &Plan, acting: bool) {
-        let asked = |v: &&Victim| !acting || matches!(v.real, Ask::Open | Ask::Yes | Ask::Unknown);
+    fn keeps_budgets(&mut self, now: Tick, name: &str, plan: &Plan, acting: bool) {
+        let asked = |v: &&Victim| !acting || v.may_leave(now);
         let own: Vec<&Victim> = plan.victims.iter().filter(asked).collect();
-        let others = self.plans.leaving().filter(|v| own.iter().all(|o| o.uid != v.uid));
+        let others = self.plans.leaving(now).filter(|v| own.iter().all(|o| o.uid != v.uid));
         let all: Vec<&Victim> = own.iter().copied().chain(others).collect();
         let mut wrong = Vec::new();
         let guarded = |v: &Victim| self.world.pods.get(&v.name).filter(|p| p.is_guarded(&v.uid));

@@ -46,7 +46,7 @@ impl Audit {
                 self.may_go_on(&key(pod));
             }
             Input::Reply { token, reply: Reply::Evicted(eviction) } => {
-                self.plans.answer(*token, eviction);
+                self.plans.answer(now, *token, eviction);
                 self.call_answered();
             }
             Input::Reply { token, .. } => {
@@ -151,7 +151,7 @@ impl Audit {
         match effect {
             Effect::Bind { node, attempt, .. } => self.bind(&name, node, *attempt),
             Effect::Call { token, pod, request: Request::Evict { victim, how }, .. } => {
-                self.evicts(*token, pod, victim, *how);
+                self.evicts(now, *token, pod, victim, *how);
             }
             Effect::Call { request: Request::Extender { call, .. }, .. } => {
                 self.extender(&name, call);

@@ -12,7 +12,7 @@ use super::binding::Stage;
 use super::failure::Failure;
 use super::preempt::Found;
 use crate::bugs::bug;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, NodeId};
 use crate::framework::Status;
 use crate::io::{Effect, EventRecord, Eviction, PodRef, Removal, Request, Tick, Token};
 use crate::model::PodId;
@@ -70,13 +70,15 @@ struct Victim {
     id: PodId,
     key: PodRef,
     state: Todo,
+    /// It was told to go, and nobody knows whether it does.
+    doubtful: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Todo {
     /// To be asked for.
     Open,
-    /// To be asked for again, after a pause.
+    /// To be asked for again, after a pause: nobody knows what became of the call.
     Later,
     /// On its way.
     Asked(Token),
@@ -119,7 +121,7 @@ impl Core {
                 self.fail_binding(now, id, Failure::preempted(&status));
                 in_memory = true;
             } else {
-                left.push(Victim { id, key, state: Todo::Open });
+                left.push(Victim { id, key, state: Todo::Open, doubtful: false });
             }
         }
         if left.is_empty() {
@@ -200,7 +202,7 @@ impl Core {
             }
             // Its bind failed meanwhile: it has left without being asked to.
             if !stays(victim) {
-                victim.state = Todo::Gone;
+                (victim.state, victim.doubtful) = (Todo::Gone, false);
                 self.victims.let_go(victim.id, &record.key.uid);
                 continue;
             }
@@ -250,10 +252,13 @@ impl Core {
     }
 
     fn answered(&mut self, now: Tick, token: Token, eviction: &Eviction) {
-        if let Some((victim, by)) = self.orphans.remove(&token)
-            && !matches!(eviction, Eviction::Accepted)
-        {
-            return self.victims.let_go(victim, &by);
+        if let Some((victim, by)) = self.orphans.remove(&token) {
+            match eviction {
+                Eviction::Accepted => {}
+                Eviction::Unavailable(_) => self.leave_in_doubt(now, victim),
+                _ => self.victims.let_go(victim, &by),
+            }
+            return;
         }
         let Some((pod, at)) = self.evictions.remove(&token) else {
             return;
@@ -268,6 +273,8 @@ impl Core {
             return;
         };
         let (id, key) = (victim.id, victim.key.clone());
+        let unknown = matches!(eviction, Eviction::Unavailable(_));
+        victim.doubtful = unknown && step == Step::Evict;
         match eviction {
             Eviction::Refused(_) if step == Step::Ask && bug!(self.bugs, RefusalIgnored) => {
                 victim.state = Todo::Agreed;
@@ -297,15 +304,32 @@ impl Core {
             }
             Eviction::Refused(_) | Eviction::Unavailable(_) | Eviction::Failed(_) => {
                 victim.state = Todo::Refused;
-                self.victims.let_go(id, &plan.preemptor);
-                let until = now.after_secs(REFUSED_SECONDS);
-                if let Some(before) = self.victims.refused.insert(id, until) {
-                    self.refusals.remove(&(before, id));
+                if !victim.doubtful {
+                    self.victims.let_go(id, &plan.preemptor);
                 }
-                self.refusals.insert((until, id));
+                self.leave_alone(now, id);
             }
         }
         self.plan_step(now, pod);
+    }
+
+    /// Nobody asks for this pod for a while.
+    fn leave_alone(&mut self, now: Tick, victim: PodId) {
+        let until = now.after_secs(REFUSED_SECONDS);
+        if let Some(before) = self.victims.refused.insert(victim, until) {
+            self.refusals.remove(&(before, victim));
+        }
+        self.refusals.insert((until, victim));
+    }
+
+    /// Nobody will say what became of this eviction: it counts until it would have been
+    /// seen.
+    fn leave_in_doubt(&mut self, now: Tick, victim: PodId) {
+        // Taken still means that it is there.
+        if self.victims.taken.contains_key(&victim) {
+            self.victims.doubtful.insert(victim);
+            self.leave_alone(now, victim);
+        }
     }
 
     /// Pods that were refused a while ago may be asked for again: whoever waited for
@@ -316,6 +340,9 @@ impl Core {
         {
             self.refusals.remove(&(until, victim));
             self.victims.refused.remove(&victim);
+            if self.victims.doubtful.remove(&victim) {
+                self.victims.taken.remove(&victim);
+            }
             ended = true;
         }
         if ended {
@@ -330,7 +357,8 @@ impl Core {
         };
         // Every answer is waited for, so that nobody is asked about twice at a time.
         let has = |state: fn(&Todo) -> bool| plan.victims.iter().any(|v| state(&v.state));
-        if has(|s| matches!(s, Todo::Asked(_))) {
+        let acting = plan.stage == Step::Evict;
+        if has(|s| matches!(s, Todo::Asked(_))) || acting && has(|s| *s == Todo::Later) {
             return;
         }
         if has(|s| *s == Todo::Refused) {
@@ -376,7 +404,7 @@ impl Core {
         if !done {
             return;
         }
-        let Some(plan) = self.drop_plan(pod) else {
+        let Some(plan) = self.drop_plan(now, pod) else {
             return;
         };
         self.plan_observed(now, &plan, "success");
@@ -393,7 +421,7 @@ impl Core {
     /// nothing was, it is not expected on the node any more. It plans again at once,
     /// without the pod that stays.
     fn plan_failed(&mut self, now: Tick, pod: PodId, step: Step) {
-        let Some(plan) = self.drop_plan(pod) else {
+        let Some(plan) = self.drop_plan(now, pod) else {
             return;
         };
         let freed = step == Step::Evict && plan.victims.iter().any(|v| v.state == Todo::Agreed);
@@ -412,7 +440,7 @@ impl Core {
     }
 
     /// Forgets a plan: it is done, or its preemptor needs it no more.
-    pub(super) fn drop_plan(&mut self, pod: PodId) -> Option<Plan> {
+    pub(super) fn drop_plan(&mut self, now: Tick, pod: PodId) -> Option<Plan> {
         let plan = self.plans.remove(&pod)?;
         if let Some(due) = plan.timer {
             self.timers.remove(&(due, pod));
@@ -427,7 +455,9 @@ impl Core {
                     self.orphans.insert(token, (victim.id, Arc::clone(&plan.preemptor)));
                 }
             }
-            if stays {
+            if stays && victim.doubtful {
+                self.leave_in_doubt(now, victim.id);
+            } else if stays {
                 self.victims.let_go(victim.id, &plan.preemptor);
             }
         }
@@ -452,12 +482,13 @@ impl Core {
         let Some(plan) = self.plans.get(&pod) else {
             return;
         };
-        let open = plan.victims.iter().filter(|v| v.state == Todo::Open);
-        let (open, was_lawful) = (open.map(|v| v.id).collect::<Vec<_>>(), plan.lawful);
-        if !was_lawful || self.lawful(pod, &open) {
+        // Those that were asked to go count as long as their budget does not show it.
+        let going = plan.victims.iter().filter(|v| !matches!(v.state, Todo::Gone | Todo::Refused));
+        let (going, was_lawful) = (going.map(|v| v.id).collect::<Vec<_>>(), plan.lawful);
+        if !was_lawful || self.lawful(pod, &going) {
             self.ask(pod);
         } else if let Some(plan) = self.plans.get_mut(&pod) {
-            let unasked = |v: &&mut Victim| matches!(v.state, Todo::Open | Todo::Later);
+            let unasked = |v: &&mut Victim| v.state == Todo::Open;
             plan.victims.iter_mut().filter(unasked).for_each(|v| v.state = Todo::Refused);
         }
         self.plan_step(now, pod);
@@ -486,10 +517,30 @@ impl Core {
         }));
     }
 
+    /// The node that a pod leaves for others, and its priority.
+    pub(super) fn victim_on(&self, pod: PodId) -> Option<(NodeId, i32)> {
+        let record = self.cluster.pod(pod)?;
+        let evicted = record.disrupted || self.victims.taken.contains_key(&pod);
+        let leaves = evicted || self.victims.gone.contains(&pod);
+        Some((record.stage.node().filter(|_| leaves)?, record.priority))
+    }
+
+    /// A victim has left a node: whoever is expected there may have waited for just that,
+    /// even if it was not the victim that kept it off.
+    pub(super) fn victim_left(&mut self, now: Tick, node: NodeId, priority: i32) {
+        let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+        for &pod in self.cluster.nominated_on(node) {
+            if self.cluster.pod(pod).is_some_and(|p| p.priority > priority) {
+                self.queue.stir(&cx, pod, "VictimGone");
+            }
+        }
+    }
+
     /// A pod is gone: it is nobody's victim any more.
     pub(super) fn forget_victim(&mut self, pod: PodId) {
         self.victims.taken.remove(&pod);
         self.victims.gone.remove(&pod);
+        self.victims.doubtful.remove(&pod);
         if let Some(until) = self.victims.refused.remove(&pod) {
             self.refusals.remove(&(until, pod));
         }

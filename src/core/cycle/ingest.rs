@@ -327,7 +327,7 @@ impl Core {
             PodStage::Pending => {
                 self.queue.remove(id);
                 self.stop_asking(id);
-                self.drop_plan(id);
+                self.drop_plan(now, id);
                 self.set_bound(now, id, wire);
             }
             PodStage::Assumed(_) if !assigned => {
@@ -383,7 +383,7 @@ impl Core {
         }
         let leaves = self.cluster.pod(id).is_some_and(|p| p.deleting);
         // Nobody goes for a pod that goes itself.
-        let plan = if leaves { self.drop_plan(id) } else { None };
+        let plan = if leaves { self.drop_plan(now, id) } else { None };
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         if plan.is_some() {
             self.queue.unhold(&cx, id);
@@ -502,10 +502,14 @@ impl Core {
         self.queue.remove(pod);
         self.stop_asking(pod);
         self.unremind(pod);
-        self.drop_plan(pod);
+        self.drop_plan(now, pod);
+        let made_room = self.victim_on(pod);
         self.forget_victim(pod);
         self.release(now, pod);
         self.vacate(now, pod);
+        if let Some((node, priority)) = made_room {
+            self.victim_left(now, node, priority);
+        }
         if !bug!(self.bugs, NominationLeaked) {
             self.nominate(now, pod, None);
         }

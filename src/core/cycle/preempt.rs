@@ -60,13 +60,17 @@ pub(super) struct Victims {
     pub(super) gone: IdSet<PodId>,
     /// Pods that a budget kept the server from evicting: not asked for again before.
     pub(super) refused: IdMap<PodId, Tick>,
+    /// Those of them that may be going all the same, for a preemptor that waits no more.
+    pub(super) doubtful: IdSet<PodId>,
 }
 
 impl Victims {
-    /// Whether a pod is going for another one, or has gone and was not seen to.
-    fn leaves(&self, id: PodId, pod: &Pod) -> bool {
-        let evicted = pod.disrupted || self.taken.contains_key(&id);
-        pod.deleting && evicted || self.gone.contains(&id)
+    /// Whether a pod is going for another one, or has gone and was not seen to. What
+    /// `preemptor` has made to go goes, seen or not.
+    fn leaves(&self, id: PodId, pod: &Pod, preemptor: &str) -> bool {
+        let taken = self.taken.get(&id).filter(|_| !self.doubtful.contains(&id));
+        let own = taken.is_some_and(|by| **by == *preemptor);
+        own || pod.deleting && (pod.disrupted || taken.is_some()) || self.gone.contains(&id)
     }
 
     /// A pod may stay after all, or is gone, as far as `preemptor` is concerned.
@@ -76,8 +80,8 @@ impl Victims {
         }
     }
 
-    /// Evictions per budget that were planned for others than `preemptor`, and that the
-    /// budget does not show yet.
+    /// Evictions per budget that were planned for others than `preemptor`, or of which
+    /// nobody knows what became, and that the budget does not show yet.
     pub(super) fn outstanding<'a>(
         &self,
         cluster: &'a Cluster,
@@ -88,7 +92,10 @@ impl Victims {
             return asked;
         }
         let own = cluster.pod(preemptor).map(|p| &*p.key.uid);
-        for (&victim, _) in self.taken.iter().filter(|(_, by)| Some(&***by) != own) {
+        let counts = |(victim, by): &(&PodId, &Arc<str>)| {
+            Some(&***by) != own || self.doubtful.contains(victim)
+        };
+        for (&victim, _) in self.taken.iter().filter(counts) {
             let Some(pod) = cluster.pod(victim).filter(|p| !p.deleting) else {
                 continue;
             };
@@ -412,7 +419,8 @@ impl Room for Search<'_> {
         };
         let me = Preemptor::of(self.pod, self.pod());
         let status = self.own_node().and_then(|node| self.code_of(node));
-        let leaves = |id: PodId, pod: &Pod| self.victims.leaves(id, pod);
+        let own = &*self.pod().key.uid;
+        let leaves = |id: PodId, pod: &Pod| self.victims.leaves(id, pod, own);
         if let Err(why) = me.eligible(self.cluster, status, leaves) {
             return unschedulable(format!("preemption: {why}"), None);
         }

@@ -23,6 +23,10 @@ pub(crate) fn refusal(
             if i > 0 {
                 return Some(format!("pod {} has more than one PodDisruptionBudget", pod.key));
             }
+            // As upstream: the server has counted it.
+            if budget.disrupted.contains(&*pod.key.name) {
+                continue;
+            }
             let (namespace, name) = (&*budget.namespace, &*budget.name);
             let known = asked.iter().position(|(ns, own, _)| (*ns, *own) == (namespace, name));
             let at = known.unwrap_or_else(|| {

@@ -77,6 +77,20 @@ impl Queue {
         }
     }
 
+    /// What one pod waits for has come about, whatever rejected it: it is tried again
+    /// after backing off.
+    pub(crate) fn stir(&mut self, cx: &QueueCx<'_>, pod: PodId, label: &'static str) {
+        match self.entries.get(&pod).map(|e| e.place) {
+            Some(Place::Unschedulable) => {
+                self.unlink(pod);
+                self.requeue(cx, pod, Strategy::AfterBackoff, label);
+            }
+            Some(Place::InFlight) => self.in_flight.record(&wildcard(label), Some(pod)),
+            Some(Place::Held) => self.wake(pod, Strategy::AfterBackoff, label),
+            _ => {}
+        }
+    }
+
     /// Remembers that a held pod would have moved; false if it is not held.
     pub(super) fn keep_held(&mut self, pod: PodId, woken: Strategy, label: &'static str) -> bool {
         let Some(message) = self.holds.get(&pod).map(|hold| Arc::clone(&hold.message)) else {

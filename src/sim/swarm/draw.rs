@@ -74,6 +74,16 @@ pub fn draw(seed: u64) -> Scenario {
     scheduler.allow_budget_violations = !budgets.is_empty() && draw.chance(15);
     // By chances of its own: what a seed meant before there were reloads it still means.
     events.extend(draw_reloads(&mut Draw(Rng::new(seed).split("reloads", 0)), span));
+    // A scheduler that is blind to taints puts pods back on a node that is not ready, from
+    // where they are driven again, for as long as it stays so.
+    let blind = |without: &[String]| without.iter().any(|plugin| plugin == "TaintToleration");
+    let turns_blind = |event: &ClusterEvent| match &event.action {
+        Action::Reload(reload) => reload.without.as_deref().is_some_and(blind),
+        _ => false,
+    };
+    if blind(&scheduler.without) || events.iter().any(turns_blind) {
+        bring_back(&mut events, span);
+    }
     events.sort_by_key(|event| event.at);
     Scenario {
         name: format!("seed-{seed}"),
@@ -263,6 +273,17 @@ fn draw_events(
     }
     events.sort_by_key(|event| event.at);
     events
+}
+
+/// Nodes that are not ready become so in the end.
+fn bring_back(events: &mut Vec<ClusterEvent>, span: Micros) {
+    let lost = events.iter().filter_map(|event| match &event.action {
+        Action::NotReady(names) => Some(names.clone()),
+        _ => None,
+    });
+    let back: Vec<_> = lost.map(Action::Ready).collect();
+    let at = span + 2 * MINUTE;
+    events.extend(back.into_iter().map(|action| ClusterEvent { at, action }));
 }
 
 /// Something happens to one node, and is mostly undone later.

@@ -301,6 +301,20 @@ fn a_budget_that_was_spent_meanwhile_stops_the_plan_before_the_first_eviction() 
 
 #[test]
 fn a_budget_is_not_charged_for_a_victim_that_was_never_asked_to_go() {
+    let mut h = under_one_budget();
+    // Somebody else spends the budget before the turn of the second one.
+    h.object(budget("both", "both", 0));
+    h.evicted("mid", Eviction::Accepted);
+    let effects = h.effects().join("\n");
+    assert!(!effects.contains("evict default/low"), "{effects}");
+    assert_eq!(h.core.victims.taken.len(), 1, "mid is going, low is not");
+    h.gone("mid");
+    assert!(h.core.victims.taken.is_empty());
+}
+
+/// Two pods of 1 CPU on a node, under one budget that lets both go, and a plan that has
+/// come so far that `mid` is told to.
+fn under_one_budget() -> Harness {
     let mut h = Harness::new();
     h.node(node("n1").cpu("2"));
     h.pod(runs("low", "n1", 1, 10).pod_label("app", "both"));
@@ -311,14 +325,91 @@ fn a_budget_is_not_charged_for_a_victim_that_was_never_asked_to_go() {
     h.evicted("low", Eviction::Accepted);
     h.evicted("mid", Eviction::Accepted);
     check(h.effects(), "evict default/mid");
-    // Somebody else spends the budget before the turn of the second one.
-    h.object(budget("both", "both", 0));
+    h
+}
+
+fn unanswered() -> Eviction {
+    Eviction::Unavailable("no answer in time".into())
+}
+
+#[test]
+fn an_eviction_without_an_answer_counts_against_its_budget_until_it_is_answered() {
+    let mut h = under_one_budget();
+    h.object(budget("both", "both", 1));
+    // Was it this one that was counted? If so, the next one is one too many.
+    h.evicted("mid", unanswered());
+    check(h.effects(), "");
+    h.sleep(1);
+    check(h.effects(), "evict default/mid");
     h.evicted("mid", Eviction::Accepted);
     let effects = h.effects().join("\n");
     assert!(!effects.contains("evict default/low"), "{effects}");
-    assert_eq!(h.core.victims.taken.len(), 1, "mid is going, low is not");
+    assert!(h.core.plans.is_empty(), "it is planned anew");
+}
+
+#[test]
+fn an_eviction_that_nobody_asks_after_any_more_counts_until_it_would_have_been_seen() {
+    let mut h = under_one_budget();
+    h.evicted("mid", unanswered());
+    check(h.effects(), "evict default/low");
+    h.evicted("low", unanswered());
+    h.gone("high");
+    h.object(budget("both", "both", 1));
+    h.pod(wants("next", "1", 10));
+    let effects = h.run().join("\n");
+    assert!(!effects.contains("ask"), "{effects}");
+    assert!(effects.contains("PodDisruptionBudget default/both forbids"), "{effects}");
+    h.sleep(31);
+    assert!(h.core.victims.taken.is_empty() && h.core.victims.doubtful.is_empty());
+    h.sleep(10);
+    let effects = h.run();
+    assert_eq!(effects.last().map(String::as_str), Some("ask default/mid"), "{effects:?}");
+}
+
+#[test]
+fn a_preemptor_waits_for_those_it_made_go_though_they_are_not_seen_to_yet() {
+    let mut h = full();
+    h.pod(wants("high", "2", 10));
+    h.run();
+    for _ in 0..2 {
+        h.evicted("low", Eviction::Accepted);
+        h.evicted("mid", Eviction::Accepted);
+        h.effects();
+    }
+    // One has gone, and it is tried again before the other is seen to go.
+    h.gone("low");
+    h.sleep(400);
+    let effects = h.run().join("\n");
+    assert!(effects.contains("not eligible due to a terminating pod"), "{effects}");
+    assert!(!effects.contains("ask"), "{effects}");
     h.gone("mid");
-    assert!(h.core.victims.taken.is_empty());
+    h.sleep(5);
+    assert_eq!(h.run_binds(), ["bind default/high -> n1"]);
+}
+
+#[test]
+fn a_victim_that_has_left_lets_the_preemptor_go_on_though_another_plugin_rejected_it() {
+    let mut h = Harness::new();
+    h.node(node("n1").cpu("2"));
+    let port = |p: k8s::Pod| p.host_port(80, "TCP", "");
+    h.pod(port(runs("low", "n1", 1, 10)));
+    h.pod(runs("mid", "n1", 2, 20));
+    h.pod(port(wants("high", "2", 10)));
+    h.run();
+    h.evicted("low", Eviction::Accepted);
+    h.evicted("mid", Eviction::Accepted);
+    check(h.effects(), "evict default/mid\nevict default/low");
+    h.evicted("low", refused());
+    h.evicted("mid", Eviction::Accepted);
+    let effects = h.run().join("\n");
+    assert!(effects.contains("not eligible due to a terminating pod"), "{effects}");
+    // It had no port that anybody wants.
+    h.gone("mid");
+    h.sleep(5);
+    let effects = h.run().join("\n");
+    assert!(effects.contains("eviction of default/low, which was refused"), "{effects}");
+    h.sleep(35);
+    assert_eq!(h.run().last().map(String::as_str), Some("ask default/low"));
 }
 
 #[test]
