@@ -11,8 +11,10 @@ pub use extender::{ExtenderCall, ExtenderReply, NodeNames, NodeReason, NodeVicti
 use std::fmt;
 use std::sync::Arc;
 
-use muster_api::k8s;
+use muster_api::{k8s, muster};
 use serde_json::Value;
+
+use crate::gang::GangKey;
 
 /// A point in time: microseconds since the Unix epoch, handed in by the driver.
 ///
@@ -75,11 +77,21 @@ pub enum Kind {
     PodDisruptionBudget,
     /// Priority classes.
     PriorityClass,
+    /// Pod groups of Muster's own.
+    PodGroup,
+    /// Pod groups of Kubernetes.
+    NativePodGroup,
+    /// Pod groups of scheduler-plugins.
+    CoschedulingPodGroup,
+    /// Members of Muster's pod groups that have ended.
+    EndedMember,
+    /// Members of scheduler-plugins' pod groups that have ended.
+    EndedCoscheduled,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 21] = [
         Self::Node,
         Self::Pod,
         Self::Namespace,
@@ -96,6 +108,11 @@ impl Kind {
         Self::VolumeAttachment,
         Self::PodDisruptionBudget,
         Self::PriorityClass,
+        Self::PodGroup,
+        Self::NativePodGroup,
+        Self::CoschedulingPodGroup,
+        Self::EndedMember,
+        Self::EndedCoscheduled,
     ];
     /// How many kinds there are.
     pub const COUNT: usize = Self::ALL.len();
@@ -111,6 +128,18 @@ impl Kind {
                 | Self::ReplicaSet
                 | Self::StatefulSet
         )
+    }
+
+    /// Whether objects of this kind say which pods go together.
+    #[must_use]
+    pub const fn is_pod_group(self) -> bool {
+        matches!(self, Self::PodGroup | Self::NativePodGroup | Self::CoschedulingPodGroup)
+    }
+
+    /// Whether objects of this kind are members of pod groups that have ended.
+    #[must_use]
+    pub const fn is_ended(self) -> bool {
+        matches!(self, Self::EndedMember | Self::EndedCoscheduled)
     }
 
     /// Whether objects of this kind say who may push out whom.
@@ -153,6 +182,12 @@ pub enum Object {
     PodDisruptionBudget(k8s::PodDisruptionBudget),
     /// A priority class.
     PriorityClass(k8s::PriorityClass),
+    /// A pod group of Muster's own.
+    PodGroup(muster::PodGroup),
+    /// A pod group of Kubernetes.
+    NativePodGroup(k8s::NativePodGroup),
+    /// A pod group of scheduler-plugins.
+    CoschedulingPodGroup(k8s::CoschedulingPodGroup),
 }
 
 impl Object {
@@ -174,6 +209,9 @@ impl Object {
             Self::VolumeAttachment(_) => Kind::VolumeAttachment,
             Self::PodDisruptionBudget(_) => Kind::PodDisruptionBudget,
             Self::PriorityClass(_) => Kind::PriorityClass,
+            Self::PodGroup(_) => Kind::PodGroup,
+            Self::NativePodGroup(_) => Kind::NativePodGroup,
+            Self::CoschedulingPodGroup(_) => Kind::CoschedulingPodGroup,
         }
     }
 
@@ -195,6 +233,9 @@ impl Object {
             Self::VolumeAttachment(o) => &o.metadata,
             Self::PodDisruptionBudget(o) => &o.metadata,
             Self::PriorityClass(o) => &o.metadata,
+            Self::PodGroup(o) => &o.metadata,
+            Self::NativePodGroup(o) => &o.metadata,
+            Self::CoschedulingPodGroup(o) => &o.metadata,
         }
     }
 }
@@ -247,6 +288,9 @@ pub enum Input {
     Object(Box<Object>),
     /// An object of another kind is gone.
     ObjectGone(Kind, ObjectKey),
+    /// A member of a pod group that has ended; told apart from pods that have not, because
+    /// two watches show the two, and they are not in step.
+    Ended(Kind, Change<k8s::Pod>),
     /// A full list of `Kind` begins (first list, or the watch was lost).
     RelistStarted(Kind),
     /// The list is complete: objects of `Kind` not upserted since the start are gone.
@@ -398,6 +442,8 @@ pub enum Effect {
     PatchStatus(StatusPatch),
     /// Record an event about a pod (events.k8s.io/v1).
     Event(EventRecord),
+    /// Say in the status of a pod group what has become of it.
+    Group(GroupSays),
     /// Outside work on which an entity is parked.
     Call {
         /// Echoed in [`Input::Reply`].
@@ -531,6 +577,19 @@ pub struct Condition {
     pub message: Arc<str>,
     /// Generation of the pod that was judged.
     pub observed_generation: Option<i64>,
+}
+
+/// What the scheduler says of a gang. What it said before no longer holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupSays {
+    /// Which gang.
+    pub gang: GangKey,
+    /// One of [`muster::reason`]; empty if there is nothing to say.
+    pub reason: &'static str,
+    /// The same for people.
+    pub message: Arc<str>,
+    /// The room that members had while they waited for each other is given back.
+    pub gave_up: bool,
 }
 
 /// An event about a pod.

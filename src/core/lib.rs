@@ -32,6 +32,7 @@ pub use bugs::Bug;
 pub use cycle::{
     Config, Core, Decision, MAX_VERSIONS, Outcome, Question, Reload, ReloadError, Stopwatch,
 };
+pub(crate) use cycle::RELEASE;
 pub use framework::Profile;
 pub use queue::Backoff;
 pub use report::{CacheNode, CacheView, Explanation, PendingCounts, QueueView, QueuedPod};

@@ -305,6 +305,7 @@ pub(crate) fn model_pod(wire: &k8s::Pod, shape: crate::model::ShapeId) -> Pod {
         created: Tick(meta.creation_timestamp.map_or(0, |t| t.0)),
         seen: 0,
         group: crate::cluster::GroupId::default(),
+        gang: None,
         owner: crate::cluster::Owner::of(meta),
         settled: u64::MAX,
     }

@@ -16,6 +16,9 @@ const PANICKED: &str = "the scheduling cycle panicked";
 impl Audit {
     pub(super) fn see_decision(&mut self, now: Tick, decision: &Decision) {
         self.owing();
+        if decision.gang.is_some() {
+            return self.see_gang(now, decision);
+        }
         let name = key(&decision.pod);
         let Some(pod) = self.world.find(&decision.pod) else {
             return self.violation("S6", format!("{name} was tried, but it is gone"));
@@ -62,6 +65,7 @@ impl Audit {
             (p.tried, p.called, p.stirs, p.asking) = (true, false, stirs, false);
         });
         self.explained(&name, decision);
+        self.goes_alone(now, &name);
         match &decision.outcome {
             Outcome::Scheduled { node } => self.chosen(&name, node, Stage::Going),
             Outcome::WaitingOnPermit { node } => {
@@ -71,13 +75,16 @@ impl Audit {
             Outcome::Asking => {
                 self.world.edit(&name, |p| p.asking = true);
             }
-            Outcome::Skipped => {}
+            Outcome::Skipped | Outcome::Gathered { .. } => {}
         }
     }
 
     /// The pod's backoff has ended, and nobody else was first.
     fn in_turn(&mut self, now: Tick, name: &str) {
         let Some(pod) = self.world.pods.get(name) else { return };
+        if pod.gang.is_some() {
+            return; // its gang may have called it at any time
+        }
         let plain = self.profiles.iter().all(|p| p.plain_order && p.plain_gates);
         let first = self.world.first_fresh(name).filter(|_| plain);
         let early = pod.attempts.terms(self.backoff);
@@ -129,7 +136,7 @@ impl Audit {
         }
     }
 
-    fn chosen(&mut self, name: &str, node: &str, stage: Stage) {
+    pub(super) fn chosen(&mut self, name: &str, node: &str, stage: Stage) {
         let Some(pod) = self.world.pods.get(name) else { return };
         // Of an older version nothing is known any more.
         let known = pod.profile.filter(|_| pod.decided == self.version);

@@ -160,10 +160,19 @@ impl Audit {
             }
             return;
         }
+        if matches!(entry.place, Queued::Gang { .. }) {
+            if pod.gang.is_none() {
+                self.violation("queue", format!("{name} waits for a gang that it is not in"));
+            }
+            return;
+        }
+        let grouped = pod.gang.is_some();
         let terms = pod.attempts.terms(self.backoff);
         let over = |until: i64| until < now.secs();
         let mut wrong = Vec::new();
         match entry.place {
+            // A gang that is formed lets its members go at once.
+            Queued::Active | Queued::Backoff { .. } if grouped => {}
             Queued::Active
                 if !pod.called && !terms.is_empty() && !terms.iter().any(|t| over(t.until)) =>
             {
@@ -214,6 +223,7 @@ impl Audit {
             return;
         }
         let active = waiting.iter().filter(|e| e.queue == "active");
+        let active = active.filter(|e| !matches!(e.place, Queued::Gang { .. }));
         let ranks: Vec<_> = active
             .filter_map(|e| {
                 let name = key(e.pod);
@@ -233,6 +243,9 @@ impl Audit {
             // A server of the user's own may have been asked at either point.
             Some(Stage::Permit { allowed }) => {
                 binding.stage == "permit" || allowed && binding.stage == "prebind"
+            }
+            Some(Stage::Gathered) => {
+                matches!(binding.stage, "gathered" | "permit" | "prebind" | "prebound")
             }
             Some(Stage::Going) => binding.stage == "prebind",
             Some(Stage::Sent { .. }) => binding.stage == "bind",
@@ -260,7 +273,9 @@ impl Audit {
     /// Nobody waits for an event that has already come: no node fits a pod that
     /// plugins we can judge keep waiting.
     fn requeued(&mut self, waiting: &[Waiting<'_>]) {
-        let asleep: Vec<_> = waiting.iter().filter(|e| e.queue == "unschedulable").collect();
+        let alone = |e: &&Waiting<'_>| !matches!(e.place, Queued::Gang { .. });
+        let asleep = waiting.iter().filter(|e| e.queue == "unschedulable");
+        let asleep: Vec<_> = asleep.filter(alone).collect();
         let turn = self.turn;
         self.turn = turn.wrapping_add(TURN);
         for at in 0..asleep.len().min(TURN) {

@@ -9,6 +9,7 @@
 //! | invariant | checked |
 //! |---|---|
 //! | S1 | at every decision: room, ports, taints, cordon, selectors of the node chosen |
+//! | S2 | at every decision on a gang or a member, at every bind of one that waited for its gang |
 //! | S3 | at every bind: one at a time, to the reserved node, none twice, none in doubt |
 //! | S6 | at every decision and effect: our pods only, none gated, none gone |
 //! | S4 | at every eviction: a dry run first, no budget overdrawn, none under two budgets |
@@ -25,7 +26,7 @@
 //! A nomination is no reservation: whoever is more important may take the room, so
 //! S1 knows nothing of it; only "no node fits" takes it into account.
 //!
-//! Gangs (S2) and devices join as further files beside [`full`](Audit::full)'s, with
+//! Devices join as further files beside [`full`](Audit::full)'s, with
 //! their own part of the picture.
 
 mod attempts;
@@ -34,6 +35,7 @@ mod budgets;
 mod decisions;
 mod fit;
 mod full;
+mod gangs;
 mod plans;
 mod pods;
 mod preempt;
@@ -172,6 +174,7 @@ pub struct Audit {
     world: World,
     reservations: Reservations,
     plans: Plans,
+    groups: gangs::Groups,
     /// Plugins that look again at all pods they rejected, whatever happens.
     eager: BTreeSet<&'static str>,
     /// Plugins have arguments that the checker does not know.
@@ -200,6 +203,7 @@ impl Audit {
             world: World::default(),
             reservations: Reservations::default(),
             plans: Plans::default(),
+            groups: gangs::Groups::default(),
             eager: BTreeSet::new(),
             lenient: false,
             advanced: None,

@@ -28,6 +28,8 @@ pub(super) enum Place {
 pub(super) enum Stage {
     /// Permit plugins hold it; `allowed` once one of them may have been told to go on.
     Permit { allowed: bool },
+    /// It waits for the rest of its gang.
+    Gathered,
     /// On its way to a bind.
     Going,
     /// The bind was asked for.
@@ -53,6 +55,8 @@ pub(super) struct Pod {
     pub(super) uid: String,
     pub(super) namespace: String,
     pub(super) labels: BTreeMap<String, String>,
+    /// The group it names.
+    pub(super) gang: Option<String>,
     /// The profile, by position, if it asks for one of ours.
     pub(super) profile: Option<usize>,
     version: String,
@@ -108,6 +112,7 @@ impl Pod {
             uid: wire.metadata.uid.clone(),
             namespace: wire.metadata.namespace.clone(),
             labels: BTreeMap::new(),
+            gang: None,
             profile,
             version: String::new(),
             priority: 0,
@@ -150,6 +155,7 @@ impl Pod {
     pub(super) fn read(&mut self, wire: &k8s::Pod) {
         self.version.clone_from(&wire.metadata.resource_version);
         self.labels.clone_from(&wire.metadata.labels);
+        self.gang = super::gangs::group_of(wire);
         self.priority = wire.spec.priority.unwrap_or(0);
         self.has_rank = wire.spec.priority.is_some();
         self.preempts_never = wire.spec.preemption_policy.as_deref() == Some("Never");
@@ -209,7 +215,7 @@ impl Pod {
 
     /// In the active queue for certain: never tried, nothing holds it.
     pub(super) fn is_fresh(&self) -> bool {
-        self.waits() && !self.gated && !self.tried
+        self.waits() && !self.gated && !self.tried && self.gang.is_none()
     }
 
     /// The order of the active queue: priority, time of entry, arrival.

@@ -4,6 +4,8 @@ use super::Audit;
 use super::attempts::Failure;
 use super::pods::{MOST_UNKNOWNS, Place, Pod, Stage};
 use super::world::key_of;
+use crate::RELEASE;
+use crate::gang::Api;
 use crate::io::{
     Change, Effect, EventRecord, ExtenderCall, Input, Kind, Object, PodRef, Reply, Request,
     StatusPatch, Tick, WriteError,
@@ -38,18 +40,32 @@ impl Audit {
             }
             Input::Pod(Change::Delete(key)) => self.world.delete_pod(key),
             Input::RelistStarted(kind) => self.world.relist_started(*kind),
-            Input::RelistDone(kind) => self.world.relist_done(*kind),
+            Input::RelistDone(kind) => {
+                self.groups.relist_done(*kind, self.world.relists[*kind as usize]);
+                self.world.relist_done(*kind);
+            }
             Input::BindDone { pod, attempt, result } => {
                 self.answered(now, pod, *attempt, result.as_ref().err());
             }
             Input::Permit { pod, verdict: Ok(()), .. } if self.world.find(pod).is_some() => {
                 self.may_go_on(&key(pod));
             }
+            Input::Ended(kind, Change::Upsert(pod)) => {
+                let meta = &pod.metadata;
+                let live = key_of(&meta.namespace, &meta.name);
+                if self.world.pods.get(&live).is_some_and(|p| p.uid == meta.uid) {
+                    self.world.forget(&live);
+                }
+                let ours = self.profile(&pod.spec.scheduler_name).is_some();
+                self.groups.ended(pod, ours, self.world.relists[*kind as usize]);
+            }
+            Input::Ended(_, Change::Delete(key)) => self.groups.ended_gone(&key.uid),
             Input::Reply { token, reply: Reply::Evicted(eviction) } => {
                 self.plans.answer(now, *token, eviction);
                 self.call_answered();
             }
             Input::Reply { token, .. } => {
+                self.pre_bind_answered(*token);
                 if let Some(pod) = self.asked.remove(token) {
                     self.may_go_on(&pod);
                 }
@@ -58,10 +74,12 @@ impl Audit {
                 if let Object::PodDisruptionBudget(budget) = &**object {
                     self.world.upsert_budget(budget);
                 }
+                self.groups.upsert(object, self.world.relists[object.kind() as usize]);
             }
             Input::ObjectGone(Kind::PodDisruptionBudget, key) => {
                 self.world.budgets.remove(&key_of(&key.namespace, &key.name));
             }
+            Input::ObjectGone(kind, key) if kind.is_pod_group() => self.groups.remove(*kind, key),
             // Of other kinds the checker knows nothing: it judges no plugin that reads them.
             Input::ObjectGone(..) | Input::Permit { .. } | Input::Data(_) => {}
         }
@@ -126,6 +144,17 @@ impl Audit {
 
     pub(super) fn see_effect(&mut self, now: Tick, effect: &Effect) {
         let about = match effect {
+            Effect::Group(says) => {
+                if says.gave_up {
+                    let api = match says.gang.api {
+                        Api::Muster => "muster",
+                        Api::Native => "native",
+                        Api::Coscheduling => "coscheduling",
+                    };
+                    self.gang_gave_up(&format!("{api}:{}", says.gang));
+                }
+                return;
+            }
             Effect::Bind { pod, .. } | Effect::Call { pod, .. } => pod,
             Effect::PatchStatus(patch) => &patch.pod,
             Effect::Event(event) => &event.pod,
@@ -149,7 +178,15 @@ impl Audit {
             Some(_) => {}
         }
         match effect {
-            Effect::Bind { node, attempt, .. } => self.bind(&name, node, *attempt),
+            Effect::Bind { node, attempt, .. } => {
+                if self.world.pods.get(&name).and_then(Pod::stage) == Some(Stage::Gathered) {
+                    self.bound_with_gang(now, &name);
+                }
+                self.bind(&name, node, *attempt);
+            }
+            // The bound part of a gang that could not be bound whole: its own budgets hold.
+            Effect::Call { plugin, request: Request::Evict { .. }, .. } if **plugin == *RELEASE => {
+            }
             Effect::Call { token, pod, request: Request::Evict { victim, how }, .. } => {
                 self.evicts(now, *token, pod, victim, *how);
             }
@@ -160,15 +197,17 @@ impl Audit {
                 let stage = self.world.pods.get(&name).and_then(Pod::stage);
                 match stage {
                     Some(Stage::Permit { .. }) => drop(self.asked.insert(*token, name)),
-                    Some(Stage::Going) => {}
+                    // A member of a gang may be asked for at Permit and at PreBind.
+                    Some(Stage::Going | Stage::Gathered) => {}
                     other => {
                         self.violation("binding", format!("{name} asks a server while {other:?}"));
                     }
                 }
             }
-            Effect::Call { .. } => {
+            Effect::Call { token, .. } => {
                 let stage = self.world.pods.get(&name).and_then(Pod::stage);
                 match stage {
+                    Some(Stage::Gathered) => self.pre_bind_asked(*token, &name),
                     Some(Stage::Going | Stage::Permit { allowed: true }) => {
                         self.world.edit(&name, |p| p.set_stage(Stage::Going));
                     }
@@ -178,6 +217,7 @@ impl Audit {
                     }
                 }
             }
+            Effect::Group(_) => {}
             Effect::Event(event) => self.event(now, &name, event),
             Effect::PatchStatus(patch) => self.patch(&name, patch),
         }
@@ -217,6 +257,7 @@ impl Audit {
             match stage {
                 Some(
                     Stage::Going
+                    | Stage::Gathered
                     | Stage::Permit { allowed: true }
                     | Stage::Unknown { .. }
                     | Stage::Conflict { .. }
@@ -297,5 +338,6 @@ fn short(effect: &Effect) -> &'static str {
         Effect::PatchStatus(_) => "status",
         Effect::Event(_) => "event",
         Effect::Call { .. } => "call",
+        Effect::Group(_) => "group",
     }
 }

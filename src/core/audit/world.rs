@@ -32,7 +32,7 @@ pub(super) struct World {
     pub(super) repelled: bool,
     /// UIDs of the pods that were lost from sight in this step.
     pub(super) lost: Vec<String>,
-    relists: [u64; Kind::COUNT],
+    pub(super) relists: [u64; Kind::COUNT],
     arrivals: u64,
 }
 
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    fn forget(&mut self, key: &str) {
+    pub(super) fn forget(&mut self, key: &str) {
         // A pod on a node that is not known leaves no room to anybody.
         let node = self.pods.get(key).and_then(Pod::node);
         let left = node.is_some_and(|node| self.nodes.contains_key(node));
@@ -214,7 +214,9 @@ impl World {
                 self.put(key, place, load);
             }
             // Held at Permit and deleted: given up at once, without a word.
-            (Place::Reserved { stage: Stage::Permit { .. }, .. }, false) if pod.deleting => {
+            (Place::Reserved { stage: Stage::Permit { .. } | Stage::Gathered, .. }, false)
+                if pod.deleting =>
+            {
                 self.take_off(key);
                 self.edit(key, |pod| pod.dropped = true);
             }

@@ -8,6 +8,7 @@
 mod away;
 mod chunked;
 mod data;
+mod gangs;
 mod index;
 mod journal;
 mod kin;
@@ -29,6 +30,7 @@ mod txn;
 mod volumes;
 
 pub use away::AwayId;
+pub use gangs::{Gang, Standing};
 pub use data::{Data, MAX_DATA, MAX_DATUM};
 pub use kin::{GroupId, GroupKey};
 pub use node_set::NodeSet;
@@ -84,6 +86,7 @@ pub struct Cluster {
     policies: Policies,
     nominations: Nominations,
     data: Data,
+    gangs: Arc<gangs::Gangs>,
     pub(crate) journal: Journal,
     pub(crate) bugs: Bugs,
     pub(crate) kin: Arc<Kin>,
@@ -144,6 +147,7 @@ impl Cluster {
             policies: self.policies.clone(),
             nominations: self.nominations.clone(),
             data: self.data.clone(),
+            gangs: Arc::clone(&self.gangs),
             journal: self.journal.fork(),
             bugs: self.bugs,
             kin: Arc::clone(&self.kin),

@@ -6,12 +6,14 @@ use smallvec::SmallVec;
 
 use super::failure::Failure;
 use super::permit::Wait;
+use super::round::After;
 use super::{Core, Decision, Outcome, plugin_name, running};
 use crate::bugs::bug;
 use crate::cluster::NodeId;
 use crate::framework::{
     Actions, ClusterEvent, ExtensionPoint, Placed, Profile, Resource, Status, Step, Subject,
 };
+use crate::gang::GangId;
 use crate::io::{Effect, EventRecord, PodRef, Tick, Token, WriteError};
 use crate::model::{PodId, PodShape};
 use crate::queue::{QueueCx, Reach};
@@ -31,22 +33,42 @@ pub(super) struct Binding {
     pub(super) node: NodeId,
     pub(super) stage: Stage,
     /// When the attempt began.
-    begun: Tick,
+    pub(super) begun: Tick,
     pub(super) timer: Option<Tick>,
     rebinds: u32,
     /// The Bind plugin that took it.
     binder: usize,
     /// What the pod has become since its room was taken.
     pub(super) updated: Option<Box<PodShape>>,
+    /// The gang with which it waits at barriers.
+    pub(super) round: Option<GangId>,
+}
+
+impl Binding {
+    pub(super) fn new(
+        begun: Tick,
+        profile: &Arc<Profile>,
+        node: NodeId,
+        stage: Stage,
+        round: Option<GangId>,
+    ) -> Self {
+        let profile = Arc::clone(profile);
+        let (timer, rebinds, binder, updated) = (None, 0, 0, None);
+        Self { profile, node, stage, begun, timer, rebinds, binder, updated, round }
+    }
 }
 
 pub(super) enum Stage {
     /// Waiting for plugins to allow it.
     Permit { waiting: Vec<Wait>, since: Tick },
+    /// Allowed, and waiting for the rest of its gang.
+    Gathered,
     /// A PreBind plugin asked the outside.
     PreBind { plugin: usize, token: Token },
     /// The outside answered; the PreBind plugin waits to see it come about.
     Settling { plugin: usize, until: Tick },
+    /// Ready to be bound, and waiting for the rest of its gang.
+    PreBound,
     /// The bind is under way.
     Bind { attempt: u64 },
     /// The bind's answer never came; it is issued again.
@@ -62,8 +84,8 @@ pub(super) enum Stage {
 impl Stage {
     fn name(&self) -> &'static str {
         match self {
-            Self::Permit { .. } => "permit",
-            Self::PreBind { .. } | Self::Settling { .. } => "prebind",
+            Self::Permit { .. } | Self::Gathered => "permit",
+            Self::PreBind { .. } | Self::Settling { .. } | Self::PreBound => "prebind",
             Self::Bind { .. }
             | Self::Rebind
             | Self::Settle
@@ -103,11 +125,7 @@ impl Core {
         if expected.is_some_and(|expected| expected != name) {
             self.expected_room_freed(now, pod);
         }
-        let stage = Stage::Rebind;
-        let (timer, rebinds, binder, updated) = (None, 0, 0, None);
-        let (begun, held) = (now, Arc::clone(profile));
-        let binding =
-            Binding { profile: held, node, stage, begun, timer, rebinds, binder, updated };
+        let binding = Binding::new(now, profile, node, Stage::Rebind, None);
         self.bindings.insert(pod, binding);
         if bug!(self.bugs, BindBeforeReserve) {
             self.issue_bind(now, pod);
@@ -196,7 +214,16 @@ impl Core {
     /// Whether the pod has a node but no bind was sent yet.
     pub(super) fn unsent(&self, pod: PodId) -> bool {
         let stage = self.bindings.get(&pod).map(|b| &b.stage);
-        matches!(stage, Some(Stage::Permit { .. } | Stage::PreBind { .. } | Stage::Settling { .. }))
+        matches!(
+            stage,
+            Some(
+                Stage::Permit { .. }
+                    | Stage::Gathered
+                    | Stage::PreBind { .. }
+                    | Stage::Settling { .. }
+                    | Stage::PreBound
+            )
+        )
     }
 
     /// Runs PreBind plugins from the `from`th on, then binds.
@@ -231,6 +258,10 @@ impl Core {
                     return Err(Failure::pre_bind(&profile, i, &status));
                 }
             }
+        }
+        if let Some(gang) = self.round_of(pod) {
+            self.pre_bound(now, gang, pod);
+            return Ok(());
         }
         if self.ask_binder(pod, 0) {
             return Ok(());
@@ -335,6 +366,13 @@ impl Core {
     }
 
     pub(super) fn fail_binding(&mut self, now: Tick, pod: PodId, failure: Failure) {
+        if let Some(gang) = self.round_of(pod) {
+            return self.abort_round(now, gang, Some(pod), failure, After::Backoff);
+        }
+        if let Some(gang) = self.cluster.pod(pod).and_then(|p| p.gang) {
+            self.queue.gang_lost(now, gang);
+            self.queue.gang_changed(gang, true);
+        }
         let Some((profile, begun)) =
             self.bindings.get(&pod).map(|b| (Arc::clone(&b.profile), b.begun))
         else {
@@ -354,7 +392,7 @@ impl Core {
         }
     }
 
-    fn attempt_ended(&mut self, now: Tick, begun: Tick, profile: &Profile, result: AttemptResult) {
+    pub(super) fn attempt_ended(&mut self, now: Tick, begun: Tick, profile: &Profile, result: AttemptResult) {
         let nanos = u64::try_from(now.0.saturating_sub(begun.0)).unwrap_or(0).saturating_mul(1000);
         let profile = Arc::clone(profile.scheduler_name());
         self.observations.push(Observation::Attempt { profile, result, nanos });
@@ -368,6 +406,9 @@ impl Core {
         }
         for token in binding.stage.tokens() {
             self.calls.remove(&token);
+        }
+        if let Some(gang) = binding.round {
+            self.round_lost(gang);
         }
         Some(binding)
     }
@@ -433,6 +474,7 @@ impl Core {
         };
         let (profile, node) = (binding.profile, binding.node);
         self.cluster.volumes_mut().settle(pod);
+        self.gang_stirred(pod, false);
         self.attempt_ended(now, binding.begun, &profile, AttemptResult::Scheduled);
         let entry = self.queue.remove(pod);
         let Some(placed) = self.placed(pod, node) else {
@@ -478,7 +520,11 @@ impl Core {
             }
             Stage::Settling { .. } => self.settle_binding(now, pod),
             Stage::Shown { .. } => self.never_shown(now, pod),
-            Stage::PreBind { .. } | Stage::Bind { .. } | Stage::Lent { .. } => {}
+            Stage::Gathered
+            | Stage::PreBind { .. }
+            | Stage::PreBound
+            | Stage::Bind { .. }
+            | Stage::Lent { .. } => {}
         }
     }
 

@@ -8,7 +8,6 @@
 use std::sync::Arc;
 
 use super::Core;
-use super::binding::Stage;
 use super::failure::Failure;
 use super::preempt::Found;
 use crate::bugs::bug;
@@ -109,12 +108,7 @@ impl Core {
                 continue;
             };
             let key = record.key.clone();
-            let stage = self.bindings.get(&id).map(|b| &b.stage);
-            let cancels = matches!(
-                stage,
-                Some(Stage::Permit { .. } | Stage::PreBind { .. } | Stage::Settling { .. })
-            );
-            if cancels {
+            if self.unsent(id) {
                 // Not bound yet: it goes back to the queue, and the room is free.
                 self.tell_victim(pod, scheduler, &key, &node, " (in kube-scheduler memory).");
                 let status = Status::unschedulable("preempted");

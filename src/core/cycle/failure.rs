@@ -42,12 +42,14 @@ pub(super) struct Failure {
     pub(super) nominate: Nominate,
     /// Filters left no node: somebody might make room.
     pub(super) fits_nowhere: bool,
+    timed_out: bool,
 }
 
 impl Failure {
     fn rejected(message: String, rejectors: PluginMask) -> Self {
         let nominate = Nominate::Clear;
-        Self { rejected: true, message, rejectors, pending: 0, nominate, fits_nowhere: false }
+        let (pending, fits_nowhere, timed_out) = (0, false, false);
+        Self { rejected: true, message, rejectors, pending, nominate, fits_nowhere, timed_out }
     }
 
     pub(super) fn no_nodes() -> Self {
@@ -60,6 +62,42 @@ impl Failure {
             self.message.push(' ');
             self.message.push_str(message);
         }
+    }
+
+    /// What it says.
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Whether plugins said no; else something is broken.
+    pub(super) fn is_rejected(&self) -> bool {
+        self.rejected
+    }
+
+    /// Whether time ran out.
+    pub(super) fn timed_out(&self) -> bool {
+        self.timed_out
+    }
+
+    /// Who said no, and who of them waits for something that will surely come.
+    pub(super) fn plugins(&self) -> (PluginMask, PluginMask) {
+        (self.rejectors, self.pending)
+    }
+
+    /// The gang that it is a member of had to be bound by then.
+    pub(super) fn round_timeout(seconds: i64) -> Self {
+        let message = format!("rejected due to timeout after waiting {seconds}s for the gang");
+        Self { timed_out: true, ..Self::rejected(message, 0) }
+    }
+
+    /// Its node takes no pods any more.
+    pub(super) fn node_shut(name: &str, what: &str) -> Self {
+        Self::rejected(format!("node {name} {what}"), 0)
+    }
+
+    /// The same, because time ran out.
+    pub(super) fn by_timeout(self) -> Self {
+        Self { timed_out: true, ..self }
     }
 
     /// What it says.

@@ -6,10 +6,11 @@ use muster_api::k8s;
 
 use super::Core;
 use crate::bugs::bug;
-use crate::cluster::{GroupKey, Owner, object_key};
+use crate::cluster::{GroupKey, NodeBefore, NodeId, Owner, object_key};
+use crate::gang::Api;
 use crate::framework::{Actions, ClusterEvent, ProfileId, Resource, Subject};
 use crate::io::{Change, Input, Kind, Object, ObjectKey, PodRef, Reply, Tick};
-use crate::model::{LabelSet, Pod, PodId, PodShape, PodStage};
+use crate::model::{LabelSet, Pod, PodId, PodShape, PodStage, Taint, TaintEffect};
 use crate::queue::{QueueCx, Reach};
 use crate::report::Observation;
 
@@ -30,11 +31,14 @@ impl Core {
             Input::Pod(Change::Delete(key)) => self.delete_pod_by_key(now, &key),
             Input::Object(object) => self.upsert_object(now, *object),
             Input::ObjectGone(kind, key) => self.delete_object(now, kind, &key),
+            Input::Ended(kind, change) => self.member_ended(now, kind, change),
             Input::RelistStarted(kind) => self.relists[kind as usize] += 1,
             Input::RelistDone(kind) => self.sweep(now, kind),
             Input::BindDone { pod, attempt, result } => self.bind_done(now, &pod, attempt, result),
             Input::Reply { token, reply: Reply::Evicted(eviction) } => {
-                self.evicted(now, token, &eviction);
+                if !self.released(token, &eviction) {
+                    self.evicted(now, token, &eviction);
+                }
             }
             Input::Reply { token, reply: Reply::Extender(reply) } => {
                 self.extender_replied(now, token, reply);
@@ -79,6 +83,10 @@ impl Core {
         }
         for &pod in &change.came {
             self.assigned(now, pod, None);
+            self.gang_stirred(pod, false);
+        }
+        if let Some(what) = change.before.as_ref().and_then(|before| self.shut(change.node, before)) {
+            self.node_shut(now, change.node, what);
         }
         if change.actions == Actions::NONE {
             return;
@@ -98,6 +106,7 @@ impl Core {
         let before = self.cluster.node_before(name).map(Arc::new);
         if let Some(node) = self.cluster.remove_node(name) {
             self.node_lost(now, node, name);
+            self.node_shut(now, node, "was deleted");
             let event = ClusterEvent {
                 resource: Resource::Node,
                 actions: Actions::DELETE,
@@ -106,6 +115,37 @@ impl Core {
             };
             self.queue_event(now, &event);
         }
+    }
+
+    /// How a node has come to take no pods, if it has.
+    fn shut(&self, node: NodeId, before: &NodeBefore) -> Option<&'static str> {
+        let now = self.cluster.node(node);
+        if now.unschedulable && !before.info.unschedulable {
+            return Some("was cordoned");
+        }
+        let repels = |t: &&Taint| t.effect != TaintEffect::PreferNoSchedule;
+        let mut repelling = now.taints.iter().filter(repels);
+        repelling.any(|t| !before.info.taints.contains(t)).then_some("was tainted")
+    }
+
+    /// A member of a gang has ended, or is tidied away.
+    fn member_ended(&mut self, now: Tick, kind: Kind, change: Change<k8s::Pod>) {
+        let seen = self.relists[kind as usize];
+        let changed = match change {
+            Change::Upsert(pod) => {
+                let meta = &pod.metadata;
+                let key = key_text(&meta.namespace, &meta.name);
+                let known = self.by_key.get(key.as_str()).and_then(|id| self.cluster.pod(*id));
+                if known.is_some_and(|p| *p.key.uid == *meta.uid) {
+                    self.delete_pod(now, &meta.namespace, &meta.name);
+                }
+                let ours = self.by_scheduler.contains_key(pod.spec.scheduler_name.as_str());
+                let succeeded = ours && pod.status.phase == "Succeeded";
+                self.cluster.member_ended(&pod, succeeded, seen)
+            }
+            Change::Delete(key) => self.cluster.ended_gone(&key.uid),
+        };
+        changed.into_iter().for_each(|gang| self.queue.gang_changed(gang, true));
     }
 
     // ---- other kinds --------------------------------------------------------
@@ -127,6 +167,12 @@ impl Core {
             }
             return;
         }
+        if kind.is_pod_group() {
+            if let Some(gang) = self.cluster.set_gang(&object, seen) {
+                self.queue.gang_changed(gang, true);
+            }
+            return;
+        }
         let key = object_key(kind, &object.metadata().namespace, &object.metadata().name);
         if let Some(event) = self.cluster.volumes_mut().upsert(object, seen) {
             self.queue_event(now, &event);
@@ -143,6 +189,11 @@ impl Core {
             if self.cluster.policies_mut().remove(kind, key) {
                 self.policy_changed(now, kind);
             }
+            return;
+        }
+        if let Some(api) = Api::of_kind(kind).filter(|_| kind.is_pod_group()) {
+            let gone = self.cluster.unset_gang(api, &key.namespace, &key.name);
+            gone.into_iter().for_each(|gang| self.queue.gang_changed(gang, true));
             return;
         }
         if let Some(event) = self.cluster.volumes_mut().remove(kind, key) {
@@ -273,6 +324,7 @@ impl Core {
             created: Tick(meta.creation_timestamp.unwrap_or_default().0),
             seen: 0,
             group: self.cluster.join_group(wire),
+            gang: None,
             owner: Owner::of(meta),
             settled: u64::MAX,
         };
@@ -280,7 +332,17 @@ impl Core {
         (pod.priority, pod.may_preempt) = self.rank_of(wire);
         let id = self.cluster.add_pod(pod);
         self.by_key.insert(key, id);
+        self.regang(id, wire);
         id
+    }
+
+    /// A pod is in the gang that it names, if it is ours.
+    fn regang(&mut self, id: PodId, wire: &k8s::Pod) {
+        let ours = self.by_scheduler.contains_key(wire.spec.scheduler_name.as_str());
+        let (left, joined) = self.cluster.regang(id, Some(wire).filter(|_| ours));
+        for gang in left.into_iter().chain(joined) {
+            self.queue.gang_changed(gang, true);
+        }
     }
 
     /// Priority, and whether the pod may preempt.
@@ -317,6 +379,7 @@ impl Core {
             self.cluster.journal.push(node);
         }
         let assigned = !wire.spec.node_name.is_empty();
+        self.regang(id, wire);
         let relabeled = self.cluster.regroup(id, wire);
         let relabeled = relabeled.filter(|was| was.labels != LabelSet::of(&wire.metadata.labels));
         match stage {
@@ -397,7 +460,7 @@ impl Core {
         let Some(pod) = self.cluster.pod(id) else {
             return;
         };
-        if pod.deleting && self.at_permit(id) {
+        if pod.deleting && (self.at_permit(id) || self.round_of(id).is_some()) {
             self.queue.remove(id);
             return self.release(now, id);
         }
@@ -513,6 +576,8 @@ impl Core {
         if !bug!(self.bugs, NominationLeaked) {
             self.nominate(now, pod, None);
         }
+        let (left, _) = self.cluster.regang(pod, None);
+        left.into_iter().for_each(|gang| self.queue.gang_changed(gang, true));
         self.cluster.drop_pod(pod);
     }
 
@@ -538,6 +603,19 @@ impl Core {
             relation if relation.is_relation() => {
                 for (namespace, name) in self.cluster.stale_related(relation, seen) {
                     self.cluster.remove_related(relation, &namespace, &name);
+                }
+            }
+            group if group.is_pod_group() => {
+                let api = Api::of_kind(group).unwrap_or_default();
+                for gang in self.cluster.stale_gangs(api, seen) {
+                    let gone = self.cluster.unset_gang(api, &gang.namespace, &gang.name);
+                    gone.into_iter().for_each(|gang| self.queue.gang_changed(gang, true));
+                }
+            }
+            ended if ended.is_ended() => {
+                let api = Api::of_kind(ended).unwrap_or_default();
+                for gang in self.cluster.sweep_ended(api, seen) {
+                    self.queue.gang_changed(gang, true);
                 }
             }
             policy if policy.is_policy() => {

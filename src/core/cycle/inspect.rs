@@ -66,7 +66,9 @@ impl Core {
                 node: &self.cluster.node(binding.node).name,
                 stage: match binding.stage {
                     Stage::Permit { .. } => "permit",
+                    Stage::Gathered => "gathered",
                     Stage::PreBind { .. } | Stage::Settling { .. } => "prebind",
+                    Stage::PreBound => "prebound",
                     Stage::Bind { .. } => "bind",
                     Stage::Rebind => "rebind",
                     Stage::Settle => "settle",

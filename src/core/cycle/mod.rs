@@ -10,6 +10,7 @@ mod extend;
 mod extend_bind;
 mod failure;
 mod feed;
+mod gang;
 mod ingest;
 mod inspect;
 mod ledger;
@@ -22,9 +23,11 @@ mod prepare;
 mod prepare_classes;
 mod reload;
 mod remind;
+mod round;
 #[cfg(test)]
 mod tests;
 mod trial;
+mod words;
 
 pub(crate) use inspect::{Going, Waiting};
 pub use reload::{MAX_VERSIONS, Reload, ReloadError};
@@ -38,11 +41,12 @@ use std::sync::Arc;
 use crate::bugs::Bugs;
 use crate::cluster::{Cluster, NodeId};
 use crate::framework::{EXTENDER_NAME, Profile, Status};
+use crate::gang::{GangId, GangKey};
 use crate::hash::{IdMap, TextMap, scramble};
 use crate::io::{Effect, ExtenderCall, Input, Kind, PodRef, Tick, Token};
 use crate::model::{PodId, PodStage, ShapeId};
 use crate::preemption::Preemptor;
-use crate::queue::{Backoff, EXTENDER, Queue, QueueCx};
+use crate::queue::{Backoff, EXTENDER, Popped, Queue, QueueCx};
 use crate::report::{
     Asked, AttemptResult, CacheNode, CacheView, Explanation, Observation, PendingCounts, QueueView,
     QueuedPod, TieSeed, explain,
@@ -54,6 +58,9 @@ use outside::Outside;
 
 /// Bytes all ledgers together may hold; the least recently used go first.
 const LEDGER_BUDGET: usize = 64 << 20;
+
+/// On whose behalf the bound part of a gang is asked to go.
+pub(crate) const RELEASE: &str = "GangRelease";
 
 /// How the core is set up.
 #[derive(Clone)]
@@ -119,6 +126,11 @@ pub enum Outcome {
     Skipped,
     /// An extender was asked: the attempt goes on when it has answered.
     Asking,
+    /// A gang: these members have room, and wait for each other.
+    Gathered {
+        /// With their nodes.
+        members: Vec<(PodRef, Arc<str>)>,
+    },
 }
 
 /// What a cycle comes to.
@@ -133,8 +145,10 @@ enum Choice {
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Decision {
-    /// The pod.
+    /// The pod; of a gang, the member that found no room, or any.
     pub pod: PodRef,
+    /// The gang, if one was tried.
+    pub gang: Option<GangKey>,
     /// The profile's scheduler name.
     pub profile: Arc<str>,
     /// The version of the profile: how many reloads came before it.
@@ -187,6 +201,10 @@ pub struct Core {
     asked: IdMap<Token, PodId>,
     /// Those that can go on, in order of their answers.
     answered: std::collections::VecDeque<PodId>,
+    /// Gangs on their way to be bound.
+    rounds: round::Rounds,
+    /// What is said of gangs.
+    words: IdMap<GangId, words::Words>,
     /// When the present attempt began, by the stopwatch.
     begun: u64,
     effects: Vec<Effect>,
@@ -231,6 +249,8 @@ impl Core {
             asking: IdMap::default(),
             asked: IdMap::default(),
             answered: std::collections::VecDeque::new(),
+            rounds: round::Rounds::default(),
+            words: IdMap::default(),
             begun: 0,
             effects: Vec::new(),
             observations: Vec::new(),
@@ -258,6 +278,7 @@ impl Core {
     /// Takes in what happened outside.
     pub fn apply(&mut self, now: Tick, input: Input) {
         self.ingest(now, input);
+        self.mend_rounds(now);
     }
 
     /// Lets time pass: backoffs end, waits time out.
@@ -273,6 +294,8 @@ impl Core {
                 self.binding_timer(now, pod);
             }
         }
+        self.gang_timers(now);
+        self.settle_gangs(now);
         self.remind(now);
         self.refusals_end(now);
     }
@@ -283,7 +306,9 @@ impl Core {
         let timer = self.timers.first().map(|(due, _)| *due);
         let reminder = self.reminders.first().map(|(due, _)| *due);
         let refusal = self.refusals.first().map(|(due, _)| *due);
-        timer.into_iter().chain(reminder).chain(refusal).chain(self.queue.next_deadline()).min()
+        let gang = self.rounds.next_deadline();
+        let own = timer.into_iter().chain(reminder).chain(refusal).chain(gang);
+        own.chain(self.queue.next_deadline()).min()
     }
 
     /// What the core wants done, in order.
@@ -298,12 +323,19 @@ impl Core {
         all
     }
 
-    /// Tries the next pod. `None`: nothing is ready.
+    /// Tries the next pod or gang. `None`: nothing is ready.
     pub fn schedule_one(&mut self, now: Tick) -> Option<Decision> {
+        self.settle_gangs(now);
         let (decision, started) = loop {
             let (pod, attempt) = match self.next_answered() {
                 Some(answered) => answered,
-                None => (self.queue.pop(self.may_ask())?, Attempt::default()),
+                None => match self.queue.pop(self.may_ask())? {
+                    Popped::Pod(pod) => (pod, Attempt::default()),
+                    Popped::Gang(gang) => match self.schedule_gang(now, gang) {
+                        Some(decision) => return Some(decision),
+                        None => continue,
+                    },
+                },
             };
             let said = self.effects.len();
             let started = attempt.begun().unwrap_or_else(|| self.stopwatch.nanos());
@@ -331,6 +363,7 @@ impl Core {
             Outcome::Scheduled { .. }
             | Outcome::WaitingOnPermit { .. }
             | Outcome::Skipped
+            | Outcome::Gathered { .. }
             | Outcome::Asking => return Some(decision),
             Outcome::Unschedulable => AttemptResult::Unschedulable,
             Outcome::Error => AttemptResult::Error,
@@ -340,11 +373,29 @@ impl Core {
         Some(decision)
     }
 
+    /// Tries a gang. `None`: it was gone when its turn came.
+    fn schedule_gang(&mut self, now: Tick, gang: GangId) -> Option<Decision> {
+        let said = self.effects.len();
+        self.begun = self.stopwatch.nanos();
+        let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt_gang(now, gang)));
+        let decision = attempt.unwrap_or_else(|panic| {
+            self.effects.truncate(said);
+            self.quarantine_gang(now, gang, &*panic)
+        });
+        if decision.is_none() {
+            let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+            self.queue.gang_failed(&cx, gang);
+            self.queue.gang_changed(gang, false);
+        }
+        decision
+    }
+
     /// A decision on a pod, before anything is decided.
     fn undecided(&self, pod: PodId) -> Option<(Arc<Profile>, Decision)> {
         let profile = Arc::clone(self.profiles.get(self.queue.entry(pod)?.profile)?);
         let decision = Decision {
             pod: self.cluster.pod(pod)?.key.clone(),
+            gang: None,
             profile: Arc::clone(profile.scheduler_name()),
             version: profile.version(),
             outcome: Outcome::Skipped,

@@ -267,6 +267,10 @@ impl Core {
                 self.ask_permits(now, pod);
                 if all {
                     self.permit_ended(now, since, "Success");
+                    if let Some(gang) = self.round_of(pod) {
+                        self.set_stage(pod, Stage::Gathered, None);
+                        return self.pass_permit(now, gang);
+                    }
                     self.queue.done(pod);
                     if let Err(failure) = self.pre_bind_from(now, pod, 0) {
                         self.fail_binding(now, pod, failure);
@@ -318,7 +322,7 @@ impl Core {
         }
         self.permit_ended(now, since, "Unschedulable");
         let status = Status::unschedulable(reason);
-        self.fail_binding(now, pod, Failure::one_node(plugin, &status));
+        self.fail_binding(now, pod, Failure::one_node(plugin, &status).by_timeout());
     }
 }
 

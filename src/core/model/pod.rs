@@ -13,6 +13,7 @@ use super::{
 };
 use crate::cluster::{AwayId, GroupId, NodeId, Owner};
 use crate::framework::ProfileId;
+use crate::gang::GangId;
 use crate::io::{PodRef, Tick};
 
 /// A pod the core knows: a dense index, reused after the pod is gone.
@@ -144,6 +145,8 @@ pub struct Pod {
     pub seen: u64,
     /// Pods with the same labels.
     pub group: GroupId,
+    /// The gang it is in, if it is ours.
+    pub gang: Option<GangId>,
     /// Its controller.
     pub owner: Option<Owner>,
     /// When it was last compared with other pods and objects.

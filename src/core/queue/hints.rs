@@ -6,10 +6,10 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use super::{EXTENDER, Entry, QueueCx};
+use super::{EXTENDER, Entry, PluginMask, QueueCx};
 use crate::framework::{Actions, ClusterEvent, Hint, HintCx, Profile, Resource, Subject, Weighted};
 use crate::hash::IdMap;
-use crate::model::PodId;
+use crate::model::{PodId, PodShape};
 
 /// What an event means for a pod, the strongest last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,23 +29,36 @@ pub(super) fn wildcard(label: &'static str) -> ClusterEvent {
 
 /// Asks the plugins that rejected a pod whether an event may help it.
 pub(super) fn decide(cx: &QueueCx<'_>, entry: &Entry, event: &ClusterEvent) -> Strategy {
-    if entry.rejectors == 0 || event.resource == Resource::Any {
+    let (rejectors, pending) = (entry.rejectors, entry.pending);
+    weigh(cx, entry.profile, cx.cluster.shape(entry.shape), (rejectors, pending), event)
+}
+
+/// Asks the plugins that rejected a shape, and the pending ones among them, whether an
+/// event may help it.
+pub(super) fn weigh(
+    cx: &QueueCx<'_>,
+    profile: usize,
+    shape: &PodShape,
+    (rejectors, pending): (PluginMask, PluginMask),
+    event: &ClusterEvent,
+) -> Strategy {
+    if rejectors == 0 || event.resource == Resource::Any {
         return Strategy::AfterBackoff;
     }
-    let Some(profile) = cx.profiles.get(entry.profile) else {
+    let Some(profile) = cx.profiles.get(profile) else {
         return Strategy::AfterBackoff;
     };
-    let hint_cx = HintCx { shape: cx.cluster.shape(entry.shape), event, cluster: cx.cluster };
+    let hint_cx = HintCx { shape, event, cluster: cx.cluster };
     let mut best = Strategy::Skip;
     // What else a pod says of itself, such as our own condition, is no news to extenders.
     let own_words = event.resource == Resource::TargetPod && event.actions == Actions::UPDATE;
-    if entry.rejectors >> EXTENDER & 1 == 1 && !own_words {
+    if rejectors >> EXTENDER & 1 == 1 && !own_words {
         best = Strategy::AfterBackoff;
     }
     for (i, p) in profile.plugins().iter().enumerate() {
-        let pending = entry.pending >> i & 1 == 1;
+        let pending = pending >> i & 1 == 1;
         let better = if pending { Strategy::Immediately } else { Strategy::AfterBackoff };
-        if entry.rejectors >> i & 1 == 1
+        if rejectors >> i & 1 == 1
             && better > best
             && registered(p, event)
             && p.plugin.hint(&hint_cx) == Hint::Queue

@@ -34,7 +34,7 @@ impl Queue {
         };
         // Who was about to be tried still is, and whoever was gated is asked again.
         let woken = match entry.place {
-            Place::Active => Strategy::Immediately,
+            Place::Active | Place::Gang { .. } => Strategy::Immediately,
             Place::Backoff { .. } | Place::Gated { .. } => Strategy::AfterBackoff,
             _ => Strategy::Skip,
         };
@@ -73,7 +73,8 @@ impl Queue {
             }
             Some(Place::InFlight) => self.in_flight.record(&wildcard(LABEL), Some(pod)),
             Some(Place::Held) => self.wake(pod, Strategy::Immediately, LABEL),
-            Some(Place::Active | Place::Quarantined) | None => {}
+            // A gang goes by its own time.
+            Some(Place::Active | Place::Gang { .. } | Place::Quarantined) | None => {}
         }
     }
 

@@ -23,6 +23,10 @@ impl Queue {
             return;
         }
         match strategy {
+            // It waits with its gang, whatever it waits for.
+            Strategy::Skip if cx.cluster.bound_to_gang(pod).is_some() => {
+                self.activate(cx, pod, label);
+            }
             Strategy::Skip => {
                 self.link_unschedulable(pod);
                 self.observe("unschedulable", label);
@@ -78,6 +82,11 @@ impl Queue {
         })
     }
 
+    /// Whether PreEnqueue would gate the pod.
+    pub(super) fn would_gate(&self, cx: &QueueCx<'_>, pod: PodId) -> bool {
+        self.gatekeeper(cx, pod).is_some()
+    }
+
     /// Runs PreEnqueue; true if the pod is gated now. The plugin counts among those
     /// that rejected the pod, so that its hints are asked.
     pub(super) fn gate(&mut self, cx: &QueueCx<'_>, pod: PodId) -> bool {
@@ -119,6 +128,9 @@ impl Queue {
     }
 
     pub(super) fn link(&mut self, cx: &QueueCx<'_>, pod: PodId, place: Place) {
+        if let Some(gang) = cx.cluster.bound_to_gang(pod) {
+            return self.join_gang(gang, pod);
+        }
         let Some((key, arrival)) = self.sort_key(cx, pod) else {
             return;
         };
@@ -135,6 +147,7 @@ impl Queue {
             Place::Unschedulable
             | Place::Gated { .. }
             | Place::Held
+            | Place::Gang { .. }
             | Place::InFlight
             | Place::Quarantined => {}
         }
@@ -186,6 +199,7 @@ impl Queue {
                     }
                 }
             }
+            Place::Gang { gang } => self.leave_gang(gang, pod),
             Place::InFlight => self.in_flight.end(pod),
             Place::Quarantined => {
                 self.quarantined.remove(&pod);

@@ -6,6 +6,7 @@
 //! exactly one queue, in flight, or placed.
 
 mod backoff;
+mod gangs;
 mod hints;
 mod holds;
 mod links;
@@ -16,6 +17,7 @@ mod tests;
 mod views;
 
 pub use backoff::Backoff;
+pub(crate) use gangs::{GangPlace, Rank, Rejected};
 pub(crate) use moves::Reach;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,10 +26,12 @@ use std::sync::Arc;
 use crate::bugs::{Bugs, bug};
 use crate::cluster::Cluster;
 use crate::framework::{Profile, SortKey};
+use crate::gang::GangId;
 use crate::hash::IdMap;
 use crate::io::Tick;
 use crate::model::{PodId, ShapeId};
 use crate::report::Observation;
+use gangs::GangQueue;
 use hints::{InFlightEvents, Strategy, decide};
 use holds::Holds;
 
@@ -100,6 +104,10 @@ pub(crate) enum Place {
     },
     /// Held back by the core.
     Held,
+    /// It moves with its gang.
+    Gang {
+        gang: GangId,
+    },
     InFlight,
     /// Its cycle panicked: left alone until it changes.
     Quarantined,
@@ -123,6 +131,7 @@ pub(crate) struct Queue {
     gated: BTreeMap<(usize, usize), BTreeSet<PodId>>,
     quarantined: BTreeSet<PodId>,
     holds: Holds,
+    gangs: GangQueue,
     in_flight: InFlightEvents,
     next_arrival: u64,
     next_flush: Tick,
@@ -130,6 +139,15 @@ pub(crate) struct Queue {
     max_wait: i64,
     pub(crate) observations: Vec<Observation>,
     bugs: Bugs,
+}
+
+/// What is to be tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Popped {
+    /// A pod by itself.
+    Pod(PodId),
+    /// A gang.
+    Gang(GangId),
 }
 
 /// What the queue needs to know to move pods.
@@ -152,6 +170,7 @@ impl Queue {
             gated: BTreeMap::new(),
             quarantined: BTreeSet::new(),
             holds: Holds::new(),
+            gangs: GangQueue::default(),
             in_flight: InFlightEvents::default(),
             next_arrival: 0,
             next_flush: Tick(i64::MIN),
@@ -207,9 +226,21 @@ impl Queue {
         self.entries.get(&pod)
     }
 
-    /// Takes the next pod to try; it is in flight until `done` or requeued.
+    /// Takes what is to be tried next: the first in order of all pods and gangs.
     /// `may_ask`: whether there is a turn for one whose cycle asks outside.
-    pub(crate) fn pop(&mut self, may_ask: bool) -> Option<PodId> {
+    pub(crate) fn pop(&mut self, may_ask: bool) -> Option<Popped> {
+        let turn = self.turns.first().filter(|_| may_ask);
+        let pod = self.active.first().into_iter().chain(turn).min();
+        if let Some(gang) = self.first_gang()
+            && pod.is_none_or(|(key, arrival, _)| gang < (*key, *arrival))
+        {
+            return self.pop_gang().map(Popped::Gang);
+        }
+        self.pop_pod(may_ask).map(Popped::Pod)
+    }
+
+    /// Takes the next pod; it is in flight until `done` or requeued.
+    fn pop_pod(&mut self, may_ask: bool) -> Option<PodId> {
         let next = match (self.active.first(), self.turns.first().filter(|_| may_ask)) {
             (Some(active), Some(turn)) if turn < active => self.turns.pop_first(),
             (None, Some(_)) => self.turns.pop_first(),

@@ -57,6 +57,7 @@ impl Queue {
             self.unlink(pod);
             self.requeue(cx, pod, strategy, event.label);
         }
+        self.move_gangs(cx, event);
         self.wake_held(cx, event, others);
     }
 
@@ -73,6 +74,15 @@ impl Queue {
         if place == Place::InFlight {
             if of_interest(cx.profiles, event) {
                 self.in_flight.record(event, Some(pod));
+            }
+            return;
+        }
+        if let Place::Gang { gang } = place {
+            let (news, stays) = (entry.shape != shape, cx.cluster.bound_to_gang(pod) == Some(gang));
+            self.set_shape(pod, shape);
+            if news || !stays || self.would_gate(cx, pod) {
+                self.unlink(pod);
+                self.activate(cx, pod, event.label);
             }
             return;
         }
@@ -109,7 +119,7 @@ impl Queue {
             Place::Gated { .. } | Place::Unschedulable => {
                 self.requeue(cx, pod, strategy, event.label);
             }
-            Place::InFlight | Place::Quarantined => {}
+            Place::Gang { .. } | Place::InFlight | Place::Quarantined => {}
         }
     }
 
@@ -128,6 +138,7 @@ impl Queue {
                 self.activate(cx, pod, "BackoffComplete");
             }
         }
+        self.advance_gangs(cx);
         if cx.now >= self.next_flush {
             self.next_flush = cx.now.after_secs(FLUSH_SECONDS);
             self.flush(cx);
@@ -138,6 +149,7 @@ impl Queue {
     /// them: a hint may be wrong.
     fn flush(&mut self, cx: &QueueCx<'_>) {
         let limit = cx.now.after_secs(-self.max_wait);
+        self.flush_gangs(cx, limit);
         let waiting = self.unschedulable.values().chain(self.gated.values()).flatten();
         let mut left_over: Vec<PodId> = waiting
             .chain(self.holds.keys())
@@ -168,6 +180,7 @@ impl Queue {
             .map(|&(expiry, ..)| Tick((expiry + 1).saturating_mul(1_000_000)))
             .min();
         let waits = self.waiting > 0 || !self.gated.is_empty() || !self.holds.is_empty();
-        backoff.into_iter().chain(waits.then_some(self.next_flush)).min()
+        let gangs = self.next_gang_deadline(self.next_flush);
+        backoff.into_iter().chain(waits.then_some(self.next_flush)).chain(gangs).min()
     }
 }

@@ -24,6 +24,7 @@ impl Queue {
         for pod in pods {
             self.take_over(cx, pod);
         }
+        self.reload_gangs(cx);
     }
 
     fn take_over(&mut self, cx: &QueueCx<'_>, pod: PodId) {
@@ -45,7 +46,7 @@ impl Queue {
         }
         // The gate that it stood at is a position too.
         entry.place = Place::Unschedulable;
-        if place != Place::Active {
+        if !matches!(place, Place::Active | Place::Gang { .. }) {
             return self.requeue(cx, pod, Strategy::AfterBackoff, LABEL);
         }
         if !self.gate(cx, pod) {

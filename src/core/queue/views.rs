@@ -48,7 +48,9 @@ impl Queue {
         let backoff = self.backoff.len() + self.error_backoff.len();
         let waiting = self.waiting + self.quarantined.len();
         let gated = self.gated.values().map(BTreeSet::len).sum::<usize>() + self.held().count();
-        (self.active.len() + self.turns.len(), backoff, waiting, gated)
+        let active = self.active.len() + self.turns.len();
+        let gangs = self.gang_counts();
+        (active + gangs.0, backoff + gangs.1, waiting + gangs.2, gated + gangs.3)
     }
 
     /// Waiting pods with the name of their queue, in the order they would be tried.
@@ -60,6 +62,7 @@ impl Queue {
         let gated = gated.map(|p| (p, "gated"));
         let quarantined = self.quarantined.iter().map(|p| (*p, "quarantined"));
         let all = active.chain(backoff).chain(unschedulable).chain(gated).chain(quarantined);
+        let all = all.chain(self.gang_listing());
         all.filter_map(|(pod, queue)| Some((pod, queue, self.entries.get(&pod)?)))
     }
 }

@@ -174,7 +174,7 @@ impl Driver {
                 }
                 Effect::Call { token, .. } => self.calls.push(token),
                 Effect::PatchStatus(patch) => self.patch(&patch),
-                Effect::Event(_) => {}
+                Effect::Event(_) | Effect::Group(_) => {}
             }
         }
         self.held = (self.core.core().going().filter(|g| g.stage == "permit"))

@@ -67,6 +67,7 @@ impl History {
             message: Some(message.into()),
             evaluated: 0,
             feasible: 0,
+            gang: None,
             explanation: None,
         };
         self.audit.decision(self.now, &decision);

@@ -153,6 +153,10 @@ impl Harness {
                 self.binds.insert(pod.name.to_string(), (pod.clone(), *attempt));
                 format!("bind {pod} -> {node}")
             }
+            Effect::Group(says) => {
+                let gave_up = if says.gave_up { " (gave up)" } else { "" };
+                format!("group {} {}: {}{gave_up}", says.gang, says.reason, says.message)
+            }
             Effect::Event(e) => {
                 let kind = if e.warning { "Warning" } else { "Normal" };
                 format!("{kind} {} {}: {}", e.pod, e.reason, e.note)

@@ -394,6 +394,7 @@ impl World {
             Effect::PatchStatus(p) => &p.pod,
             // Of victims, which may be strangers, and gone.
             Effect::Event(e) if e.reason == "Preempted" => return,
+            Effect::Group(_) => return,
             Effect::Event(e) => &e.pod,
         };
         let name = pod.name.to_string();

@@ -1,0 +1,308 @@
+//! Gangs as the checker knows them, and S2: none of a gang is bound before its minimum has
+//! room and is ready.
+//!
+//! Owns its own reading of pod groups and of who is in them. What a group asks for is
+//! judged as of the inputs seen.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_api::k8s;
+
+use super::Audit;
+use super::pods::{Place, Pod, Stage};
+use super::world::{World, key_of};
+use crate::io::{Kind, Object, ObjectKey, Tick, Token};
+use crate::{Decision, Outcome};
+
+/// What a group asks for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Group {
+    min: usize,
+    /// Minimum and labels of each role; only plain selectors are judged.
+    roles: Vec<(usize, k8s::LabelSelector)>,
+    /// Its pods go one by one.
+    alone: bool,
+    seen: u64,
+}
+
+/// Groups, their members that have ended well, and what they wait for.
+#[derive(Default)]
+pub(super) struct Groups {
+    /// By API and name.
+    groups: BTreeMap<String, Group>,
+    /// UIDs and labels, by group.
+    succeeded: BTreeMap<String, BTreeMap<String, (u64, BTreeMap<String, String>)>>,
+    /// PreBind work on its way: whose.
+    pre_binds: BTreeMap<Token, String>,
+}
+
+fn count(number: i32) -> usize {
+    usize::try_from(number).unwrap_or(0)
+}
+
+/// The group that a pod names, as the checker calls it.
+pub(super) fn group_of(wire: &k8s::Pod) -> Option<String> {
+    let label = |key: &str| wire.metadata.labels.get(key).filter(|name| !name.is_empty());
+    let native = || wire.spec.scheduling_group.as_ref()?.pod_group_name.as_ref();
+    let named = [
+        ("muster", label("muster.dev/pod-group")),
+        ("native", native().filter(|name| !name.is_empty())),
+        ("coscheduling", label("scheduling.x-k8s.io/pod-group")),
+    ];
+    let (api, name) = named.into_iter().find_map(|(api, name)| Some((api, name?)))?;
+    Some(format!("{api}:{}", key_of(&wire.metadata.namespace, name)))
+}
+
+const fn api_of(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::PodGroup | Kind::EndedMember => Some("muster"),
+        Kind::NativePodGroup => Some("native"),
+        Kind::CoschedulingPodGroup | Kind::EndedCoscheduled => Some("coscheduling"),
+        _ => None,
+    }
+}
+
+impl Group {
+    fn of(object: &Object, seen: u64) -> Option<Self> {
+        let one = Self { seen, ..Self::default() };
+        Some(match object {
+            Object::PodGroup(group) => {
+                let spec = &group.spec;
+                let roles: Vec<_> =
+                    spec.roles.iter().map(|r| (count(r.min_member), r.selector.clone())).collect();
+                let sum: usize = roles.iter().map(|(min, _)| *min).sum();
+                Self { min: spec.min_member.map_or(sum, count).max(1), roles, ..one }
+            }
+            Object::NativePodGroup(group) => match &group.spec.scheduling_policy.gang {
+                Some(gang) => Self { min: count(gang.min_count).max(1), ..one },
+                None => Self { alone: true, ..one },
+            },
+            Object::CoschedulingPodGroup(group) => {
+                Self { min: count(group.spec.min_member).max(1), ..one }
+            }
+            _ => return None,
+        })
+    }
+
+    /// Whether members with these labels are enough; in doubt they are.
+    fn is_met<'a>(&self, members: impl Iterator<Item = &'a BTreeMap<String, String>>) -> bool {
+        let mut roles = vec![0; self.roles.len()];
+        let mut all = 0;
+        let mut doubt = false;
+        for labels in members {
+            all += 1;
+            let role = self.roles.iter().position(|(_, selector)| {
+                doubt |= !selector.match_expressions.is_empty();
+                selector.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+            });
+            if let Some(role) = role {
+                roles[role] += 1;
+            }
+        }
+        let short = self.roles.iter().zip(&roles).any(|((min, _), has)| has < min);
+        all >= self.min && (doubt || !short)
+    }
+}
+
+impl Groups {
+    pub(super) fn upsert(&mut self, object: &Object, seen: u64) {
+        let (Some(api), meta) = (api_of(object.kind()), object.metadata()) else { return };
+        if let Some(group) = Group::of(object, seen) {
+            let key = format!("{api}:{}", key_of(&meta.namespace, &meta.name));
+            self.groups.insert(key, group);
+        }
+    }
+
+    pub(super) fn remove(&mut self, kind: Kind, key: &ObjectKey) {
+        if let Some(api) = api_of(kind) {
+            self.groups.remove(&format!("{api}:{}", key_of(&key.namespace, &key.name)));
+        }
+    }
+
+    pub(super) fn ended(&mut self, wire: &k8s::Pod, ours: bool, seen: u64) {
+        let Some(group) = group_of(wire) else { return };
+        let uid = wire.metadata.uid.clone();
+        if ours && wire.status.phase == "Succeeded" {
+            let ended = self.succeeded.entry(group).or_default();
+            ended.insert(uid, (seen, wire.metadata.labels.clone()));
+        } else {
+            self.ended_gone(&uid);
+        }
+    }
+
+    pub(super) fn ended_gone(&mut self, uid: &str) {
+        self.succeeded.values_mut().for_each(|ended| drop(ended.remove(uid)));
+    }
+
+    pub(super) fn relist_done(&mut self, kind: Kind, seen: u64) {
+        let Some(api) = api_of(kind).map(|api| format!("{api}:")) else { return };
+        if kind.is_ended() {
+            let own = self.succeeded.iter_mut().filter(|(key, _)| key.starts_with(&api));
+            own.for_each(|(_, ended)| ended.retain(|_, (at, _)| *at >= seen));
+        } else {
+            self.groups.retain(|key, group| !key.starts_with(&api) || group.seen >= seen);
+        }
+    }
+
+    /// Whether members of a group that have ended, and these, are enough.
+    fn is_met<'a>(
+        &'a self,
+        group: &str,
+        members: impl Iterator<Item = (&'a str, &'a BTreeMap<String, String>)>,
+    ) -> Result<(), String> {
+        let Some(spec) = self.groups.get(group) else {
+            return Err(format!("{group} does not exist"));
+        };
+        if spec.alone {
+            return Ok(());
+        }
+        let ended: BTreeMap<&str, &BTreeMap<String, String>> = self
+            .succeeded
+            .get(group)
+            .into_iter()
+            .flatten()
+            .map(|(uid, (_, labels))| (uid.as_str(), labels))
+            .collect();
+        let all: BTreeMap<&str, &BTreeMap<String, String>> =
+            members.chain(ended.iter().map(|(uid, labels)| (*uid, *labels))).collect();
+        let has = all.len();
+        if spec.is_met(all.into_values()) {
+            return Ok(());
+        }
+        Err(format!("{group} needs {} members and has {has}", spec.min))
+    }
+}
+
+impl World {
+    /// Members of a group that have room for good or are on their way.
+    fn members<'a>(
+        &'a self,
+        group: &'a str,
+        counts: impl Fn(&Pod) -> bool + 'a,
+    ) -> impl Iterator<Item = (&'a str, &'a Pod)> {
+        let own = move |pod: &&'a Pod| {
+            pod.gang.as_deref() == Some(group) && pod.profile.is_some() && !pod.deleting
+        };
+        let pods = self.pods.iter().map(|(key, pod)| (key.as_str(), pod));
+        pods.filter(move |(_, pod)| own(pod) && counts(pod))
+    }
+}
+
+fn has_room(pod: &Pod) -> bool {
+    !matches!(pod.place, Place::Pending)
+}
+
+/// Has room, and waits for nobody.
+fn is_through(pod: &Pod) -> bool {
+    has_room(pod) && !matches!(pod.stage(), Some(Stage::Gathered))
+}
+
+impl Audit {
+    /// A gang was tried.
+    pub(super) fn see_gang(&mut self, now: Tick, decision: &Decision) {
+        let Outcome::Gathered { members } = &decision.outcome else {
+            if decision.message.as_deref().unwrap_or_default().is_empty() {
+                let what = format!("{:?} was not placed, and nothing says why", decision.gang);
+                self.violation("O1", what);
+            }
+            return;
+        };
+        let mut groups = BTreeSet::new();
+        for (member, node) in members {
+            let name = super::steps::key(member);
+            let Some(pod) = self.world.find(member) else {
+                self.violation("S6", format!("{name} was seated, but it is gone"));
+                continue;
+            };
+            let wrong = if pod.profile.is_none() {
+                Some("asks for another scheduler")
+            } else if pod.gated {
+                Some("is gated")
+            } else if pod.deleting {
+                Some("is being deleted")
+            } else if has_room(pod) {
+                Some("has a node")
+            } else if pod.gang.is_none() {
+                Some("is in no gang")
+            } else {
+                None
+            };
+            groups.extend(pod.gang.clone());
+            if let Some(wrong) = wrong {
+                self.violation("S6", format!("{name} was seated, but it {wrong}"));
+                continue;
+            }
+            self.world.edit(&name, |p| {
+                p.decided = decision.version;
+                (p.tried, p.called, p.asking) = (true, false, false);
+            });
+            self.chosen(&name, node, Stage::Gathered);
+        }
+        if groups.len() != 1 {
+            self.violation("S2", format!("a gang of members of {groups:?}"));
+        }
+        for group in groups {
+            self.quorum(now, &group, has_room);
+        }
+    }
+
+    fn quorum(&mut self, _now: Tick, group: &str, counts: impl Fn(&Pod) -> bool) {
+        let members = self.world.members(group, counts);
+        let members = members.map(|(_, pod)| (pod.uid.as_str(), &pod.labels));
+        if let Err(what) = self.groups.is_met(group, members) {
+            self.violation("S2", what);
+        }
+    }
+
+    /// A member of a gang is tried by itself: the gang has what it needs.
+    pub(super) fn goes_alone(&mut self, now: Tick, name: &str) {
+        let group = self.world.pods.get(name).and_then(|pod| pod.gang.clone());
+        if let Some(group) = group {
+            self.quorum(now, &group, is_through);
+        }
+    }
+
+    /// A member that waited for its gang is bound: all have room and are ready.
+    pub(super) fn bound_with_gang(&mut self, now: Tick, name: &str) {
+        let Some(group) = self.world.pods.get(name).and_then(|pod| pod.gang.clone()) else {
+            return self.violation("S2", format!("{name} is in no gang"));
+        };
+        self.quorum(now, &group, has_room);
+        let waits: BTreeSet<&str> =
+            self.world.members(&group, has_room).map(|(key, _)| key).collect();
+        let busy = self.groups.pre_binds.values().find(|pod| waits.contains(pod.as_str()));
+        if let Some(busy) = busy {
+            let what = format!("{name} is bound while PreBind of {busy} is under way");
+            self.violation("S2", what);
+        }
+        let held = |pod: &Pod| matches!(pod.stage(), Some(Stage::Permit { allowed: false }));
+        let other = self.world.members(&group, held).next().map(|(name, _)| name.to_owned());
+        if let Some(other) = other {
+            let what = format!("{name} is bound while Permit holds {other}");
+            self.violation("S2", what);
+        }
+    }
+
+    /// PreBind of a member asks for outside work.
+    pub(super) fn pre_bind_asked(&mut self, token: Token, name: &str) {
+        self.groups.pre_binds.insert(token, name.to_owned());
+    }
+
+    pub(super) fn pre_bind_answered(&mut self, token: Token) {
+        self.groups.pre_binds.remove(&token);
+    }
+
+    /// A gang gave back the room of all members that waited for each other.
+    pub(super) fn gang_gave_up(&mut self, group: &str) {
+        let waits = |pod: &Pod| {
+            matches!(pod.stage(), Some(Stage::Gathered | Stage::Permit { .. }))
+        };
+        let names: Vec<String> =
+            self.world.members(group, waits).map(|(name, _)| name.to_owned()).collect();
+        for name in names {
+            self.groups.pre_binds.retain(|_, pod| *pod != name);
+            self.world.take_off(&name);
+            self.world.edit(&name, |p| p.message = None);
+        }
+    }
+}

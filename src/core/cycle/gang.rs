@@ -1,0 +1,458 @@
+//! Gangs: when one can be tried, and the attempt, whole or not at all.
+//!
+//! Owns the way from members that exist to a round of members that have room: counting,
+//! the order in which members are seated, and undoing all of it if one finds no seat.
+//! What happens then is `round`'s. Must never bind, and never leave a part of a gang with
+//! room.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use muster_api::muster::reason;
+
+use super::binding::{Binding, Stage};
+use super::failure::Failure;
+use super::outside::Outside;
+use super::{Choice, Core, Decision, Outcome};
+use crate::cluster::{Gang, Standing};
+use crate::framework::Profile;
+use crate::gang::{Count, GangId, GangSpec};
+use crate::io::Tick;
+use crate::model::{PodId, PodStage, ShapeId};
+use crate::queue::{GangPlace, QueueCx, Rank, Rejected};
+use crate::report::{AttemptResult, Observation};
+
+/// Orders in which the shapes of a gang are tried before it is said not to fit.
+const MAX_ORDERS: usize = 4;
+
+/// How many members are still to be found.
+struct Need {
+    roles: Vec<usize>,
+    /// Of whatever role.
+    any: usize,
+}
+
+impl Need {
+    fn new(spec: &GangSpec, held: &Count) -> Self {
+        let roles = spec.roles.iter().zip(&held.roles);
+        let roles: Vec<usize> = roles.map(|(role, has)| role.min.saturating_sub(*has)).collect();
+        let all = spec.min.saturating_sub(held.all);
+        Self { any: all.saturating_sub(roles.iter().sum()), roles }
+    }
+
+    fn all(&self) -> usize {
+        self.any + self.roles.iter().sum::<usize>()
+    }
+
+    /// The place that a member of this role would fill.
+    fn place(&mut self, role: Option<usize>) -> Option<&mut usize> {
+        match role.filter(|role| self.roles[*role] > 0) {
+            Some(role) => Some(&mut self.roles[role]),
+            None => Some(&mut self.any).filter(|any| **any > 0),
+        }
+    }
+}
+
+/// A member that waits for a seat.
+#[derive(Clone)]
+struct Candidate {
+    pod: PodId,
+    shape: ShapeId,
+    role: Option<usize>,
+}
+
+/// Who found no seat, and why.
+struct Blocked {
+    pod: PodId,
+    shape: ShapeId,
+    role: Option<usize>,
+    failure: Failure,
+    /// How many had a seat by then.
+    seated: usize,
+}
+
+impl Core {
+    /// Looks at all gangs of which anything has changed.
+    pub(super) fn settle_gangs(&mut self, now: Tick) {
+        self.mend_rounds(now);
+        loop {
+            let changed = self.queue.take_changed_gangs();
+            if changed.is_empty() {
+                return;
+            }
+            for (gang, stir) in changed {
+                self.settle_gang(now, gang, stir.news);
+            }
+        }
+    }
+
+    fn settle_gang(&mut self, now: Tick, id: GangId, news: bool) {
+        if self.cluster.reap_gang(id) || self.cluster.gang(id).is_none() {
+            self.queue.forget_gang(id);
+            return self.forget_words(id);
+        }
+        // Until it is over the round has the say.
+        if self.has_round(id) {
+            return;
+        }
+        let Some(gang) = self.cluster.gang(id).map(Arc::clone) else {
+            return;
+        };
+        let Some(spec) = gang.spec.as_ref().map(Arc::clone) else {
+            self.set_formed(now, id, &gang, false);
+            self.queue.idle_gang(id, false);
+            let text = format!("waiting for pod group {} to exist", gang.key);
+            return self.say(now, id, reason::GANG_INCOMPLETE, text);
+        };
+        let standing = self.standing(id, &gang, &spec);
+        let formed = spec.alone || standing.held.suffices(&spec);
+        self.set_formed(now, id, &gang, formed);
+        self.note_half_bound(now, id, &gang, &spec, &standing, formed);
+        if formed {
+            self.queue.idle_gang(id, standing.going == 0);
+            return self.say(now, id, "", String::new());
+        }
+        let could = standing.held.plus(&standing.ready);
+        if !could.suffices(&spec) {
+            self.queue.idle_gang(id, false);
+            let mut text = could.share(&spec, "exist");
+            if standing.gated > 0 {
+                text += &format!("; {} more are held back themselves", standing.gated);
+            }
+            return self.say(now, id, reason::GANG_INCOMPLETE, text);
+        }
+        match self.profile_of_gang(id) {
+            Ok(profile) => {
+                let rank = self.rank_gang(id, &spec, &standing);
+                let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+                self.queue.offer_gang(&cx, id, (profile, rank), news);
+                self.say_again(now, id);
+            }
+            Err(text) => {
+                self.queue.idle_gang(id, false);
+                self.say(now, id, reason::REJECTED, text);
+            }
+        }
+    }
+
+    /// How the members of a gang stand.
+    fn standing(&self, id: GangId, gang: &Gang, spec: &GangSpec) -> Standing {
+        self.cluster.standing(gang, spec, |pod| self.queue.is_gathered(id, pod))
+    }
+
+    /// Members of a gang that is formed go alone; of one that is not, together.
+    fn set_formed(&mut self, now: Tick, id: GangId, gang: &Gang, formed: bool) {
+        if gang.formed == formed {
+            return;
+        }
+        if let Some(gang) = self.cluster.gang_mut(id) {
+            gang.formed = formed;
+            gang.was_formed |= formed;
+        }
+        let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+        if formed {
+            self.queue.disband(&cx, id);
+        } else {
+            self.queue.gather(&cx, gang.members.iter().copied());
+        }
+    }
+
+    /// The profile of all members, or why there is none.
+    fn profile_of_gang(&self, id: GangId) -> Result<usize, String> {
+        let entries = self.queue.gathered(id).filter_map(|pod| Some((pod, self.queue.entry(pod)?)));
+        let mut profiles = entries.map(|(pod, entry)| (entry.profile, pod));
+        let Some((first, _)) = profiles.next() else {
+            return Err("no member waits".to_owned());
+        };
+        match profiles.find(|(profile, _)| *profile != first) {
+            None => Ok(first),
+            Some((other, pod)) => {
+                let name = |at: usize| self.profiles[at].scheduler_name();
+                let member = self.cluster.pod(pod).map(|p| p.key.to_string()).unwrap_or_default();
+                Err(format!(
+                    "members name different schedulers: {member} asks for {}, others for {}",
+                    name(other),
+                    name(first)
+                ))
+            }
+        }
+    }
+
+    fn rank_gang(&self, id: GangId, spec: &GangSpec, standing: &Standing) -> Rank {
+        let class = spec.class.as_ref().and_then(|name| self.cluster.policies().class(name));
+        let members = || self.queue.gathered(id).filter_map(|pod| self.cluster.pod(pod));
+        let priority = spec.priority.or_else(|| class.map(|class| class.value));
+        let priority = priority.or_else(|| members().map(|p| p.priority).max()).unwrap_or(0);
+        // Whoever has lost members is whole again before others begin.
+        let urgent = standing.bound > 0;
+        Rank { urgent, priority, created: spec.created }
+    }
+
+    /// A member is not on its way any more, or has become another: its gang is looked at.
+    pub(super) fn gang_stirred(&mut self, pod: PodId, news: bool) {
+        if let Some(gang) = self.cluster.pod(pod).and_then(|p| p.gang) {
+            self.queue.gang_changed(gang, news);
+        }
+    }
+
+    /// Tries a gang: the members that are missing get room, all of them or none.
+    pub(super) fn attempt_gang(&mut self, now: Tick, id: GangId) -> Option<Decision> {
+        let started = self.stopwatch.nanos();
+        let gang = self.cluster.gang(id).map(Arc::clone)?;
+        let spec = gang.spec.as_ref().map(Arc::clone)?;
+        let profile = Arc::clone(self.profiles.get(self.queue.gang(id)?.profile)?);
+        let need = |core: &Self| Need::new(&spec, &core.standing(id, &gang, &spec).held);
+        let mut candidates = self.candidates(id, &spec);
+        let first = candidates.first()?.pod;
+        let mut decision = self.undecided(first)?.1;
+        decision.version = profile.version();
+        decision.gang = Some(gang.key.clone());
+        decision.evaluated = u32::try_from(self.cluster.node_count()).unwrap_or(u32::MAX);
+        self.order_by_need(&profile, &mut candidates);
+        let mut blocked: Option<Blocked> = None;
+        for _ in 0..MAX_ORDERS {
+            let mut seated = Vec::new();
+            let why = self.seat_all(now, id, &profile, need(self), &candidates, &mut seated, &mut decision);
+            match why {
+                None => {
+                    self.begin_round(now, id, &spec, &profile, seated, &mut decision);
+                    return Some(decision);
+                }
+                Some(why) => {
+                    // Nobody else has seen the room taken: giving it back is no event.
+                    for pod in seated.iter().rev() {
+                        self.unreserve(*pod);
+                    }
+                    // Who found no seat goes first the next time, if that is another order.
+                    let again = candidates.first().is_some_and(|c| c.shape != why.shape);
+                    let shape = why.shape;
+                    if blocked.as_ref().is_none_or(|before| before.seated < why.seated) {
+                        blocked = Some(why);
+                    }
+                    if !again {
+                        break;
+                    }
+                    candidates.sort_by_key(|c| c.shape != shape);
+                }
+            }
+        }
+        let why = blocked?;
+        self.fail_gang(now, id, &spec, &profile, &candidates, why, &mut decision);
+        let nanos = self.stopwatch.nanos().saturating_sub(started);
+        let result = match decision.outcome {
+            Outcome::Unschedulable => AttemptResult::Unschedulable,
+            _ => AttemptResult::Error,
+        };
+        let profile = Arc::clone(profile.scheduler_name());
+        self.observations.push(Observation::Attempt { profile, result, nanos });
+        Some(decision)
+    }
+
+    /// Members that could be seated, the oldest first.
+    fn candidates(&mut self, id: GangId, spec: &GangSpec) -> Vec<Candidate> {
+        let mut pods: Vec<PodId> = self.queue.gathered(id).collect();
+        for &pod in &pods {
+            if let Some(settled) = self.cluster.settle(pod) {
+                self.swap_shape(pod, settled);
+            }
+        }
+        let cluster = &self.cluster;
+        pods.retain(|pod| {
+            let waits = |p: &crate::model::Pod| p.stage == PodStage::Pending && !p.deleting;
+            cluster.pod(*pod).is_some_and(waits)
+        });
+        pods.sort_by(|a, b| {
+            let key = |pod: &PodId| cluster.pod(*pod).map(|p| (p.created, &p.key.name));
+            key(a).cmp(&key(b))
+        });
+        let candidate = |pod: PodId| {
+            let (shape, role) = (cluster.pod(pod)?.shape, cluster.role_of(spec, pod));
+            Some(Candidate { pod, shape, role })
+        };
+        pods.into_iter().filter_map(candidate).collect()
+    }
+
+    /// Shapes that fit the fewest nodes go first.
+    fn order_by_need(&mut self, profile: &Arc<Profile>, candidates: &mut [Candidate]) {
+        let mut shapes: Vec<ShapeId> = candidates.iter().map(|c| c.shape).collect();
+        shapes.sort_unstable();
+        shapes.dedup();
+        if shapes.len() < 2 || self.cluster.node_count() == 0 {
+            return;
+        }
+        let mut feasible: Vec<(ShapeId, u32)> = Vec::with_capacity(shapes.len());
+        for shape in shapes {
+            self.refresh_ledger(profile, shape);
+            let fits = self.ledgers.get(&shape).map_or(0, super::Ledger::feasible);
+            feasible.push((shape, fits));
+        }
+        let fits = |shape: ShapeId| {
+            feasible.binary_search_by_key(&shape, |(s, _)| *s).map_or(0, |at| feasible[at].1)
+        };
+        candidates.sort_by_key(|c| fits(c.shape));
+    }
+
+    /// Seats as many members as are needed; who found no seat, if that failed.
+    #[expect(clippy::too_many_arguments, reason = "one attempt, told whole")]
+    fn seat_all(
+        &mut self,
+        now: Tick,
+        id: GangId,
+        profile: &Arc<Profile>,
+        mut need: Need,
+        candidates: &[Candidate],
+        seated: &mut Vec<PodId>,
+        decision: &mut Decision,
+    ) -> Option<Blocked> {
+        let mut blocked: Option<Blocked> = None;
+        for candidate in candidates {
+            let &Candidate { pod, shape, role } = candidate;
+            if need.all() == 0 {
+                break;
+            }
+            // Who is like one that found no seat finds none either.
+            if blocked.as_ref().is_some_and(|b| b.shape == shape) || need.place(role).is_none() {
+                continue;
+            }
+            match self.seat(now, id, pod, profile, decision) {
+                Ok(()) => {
+                    seated.push(pod);
+                    if let Some(place) = need.place(role) {
+                        *place -= 1;
+                    }
+                }
+                Err(failure) => {
+                    let seated = seated.len();
+                    blocked.get_or_insert(Blocked { pod, shape, role, failure, seated });
+                }
+            }
+        }
+        if need.all() == 0 { None } else { blocked }
+    }
+
+    /// Finds room for one member and takes it.
+    fn seat(
+        &mut self,
+        now: Tick,
+        id: GangId,
+        pod: PodId,
+        profile: &Arc<Profile>,
+        decision: &mut Decision,
+    ) -> Result<(), Failure> {
+        let Some(shape) = self.cluster.pod(pod).map(|p| p.shape) else {
+            return Err(Failure::no_nodes());
+        };
+        let node = match self.choose(profile, shape, pod, &mut Outside::default(), decision)? {
+            Choice::Node(node) => node,
+            Choice::Ask(..) => {
+                let text = "an extender has a say in where its members go: gangs cannot be \
+                            placed with the help of extenders";
+                return Err(Failure::error(text.to_owned()));
+            }
+        };
+        self.cluster.place(pod, node, true);
+        let binding = Binding::new(now, profile, node, Stage::Gathered, Some(id));
+        self.bindings.insert(pod, binding);
+        self.reserve(pod, profile, node).inspect_err(|_| drop(self.unreserve(pod)))
+    }
+
+    /// No room for the gang: says why, and has it wait for what may help.
+    #[expect(clippy::too_many_arguments, reason = "one attempt, told whole")]
+    fn fail_gang(
+        &mut self,
+        now: Tick,
+        id: GangId,
+        spec: &GangSpec,
+        profile: &Profile,
+        candidates: &[Candidate],
+        why: Blocked,
+        decision: &mut Decision,
+    ) {
+        let held = self.cluster.gang(id).map_or(0, |g| self.standing(id, g, spec).held.all);
+        let Blocked { pod, role, failure, seated, .. } = why;
+        let member = self.cluster.pod(pod).map(|p| Arc::clone(&p.key.name)).unwrap_or_default();
+        let role = role.map(|role| format!(" (role {})", spec.roles[role].name));
+        let text = format!(
+            "room for {} of {} members; member {member}{}: {}",
+            held + seated,
+            spec.min,
+            role.unwrap_or_default(),
+            failure.message()
+        );
+        decision.outcome =
+            if failure.is_rejected() { Outcome::Unschedulable } else { Outcome::Error };
+        if let Some(record) = self.cluster.pod(pod) {
+            decision.pod = record.key.clone();
+        }
+        decision.message = Some(text.as_str().into());
+        let (rejectors, pending) = failure.plugins();
+        let mut rejected: Vec<Rejected> = Vec::new();
+        for candidate in candidates {
+            let shape = self.cluster.shape(candidate.shape);
+            if !rejected.iter().any(|r| Arc::ptr_eq(&r.shape, shape)) {
+                rejected.push(Rejected { shape: Arc::clone(shape), rejectors, pending });
+            }
+        }
+        if failure.is_rejected() {
+            let plugins = profile.plugins().iter().enumerate();
+            let named = plugins.filter(|(i, _)| rejectors >> i & 1 == 1);
+            self.observations.push(Observation::Rejected {
+                profile: Arc::clone(profile.scheduler_name()),
+                plugins: named.map(|(_, p)| p.plugin.name()).collect(),
+            });
+        }
+        let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+        // An older version says nothing of the one in force.
+        if failure.is_rejected() && profile.version() == self.version {
+            self.queue.gang_rejected(&cx, id, rejected);
+        } else {
+            self.queue.gang_failed(&cx, id);
+        }
+        let reason =
+            if failure.is_rejected() { reason::UNSCHEDULABLE } else { super::words::BROKEN };
+        self.say(now, id, reason, text);
+    }
+
+    /// The gang's cycle panicked: what it took is given back, and it is left alone until
+    /// it changes.
+    pub(super) fn quarantine_gang(
+        &mut self,
+        now: Tick,
+        id: GangId,
+        panic: &(dyn Any + Send),
+    ) -> Option<Decision> {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let message = format!("the scheduling cycle panicked: {}", text.unwrap_or("no message"));
+        self.ledgers.clear();
+        self.drop_round(id);
+        let gang = self.cluster.gang(id).map(Arc::clone)?;
+        let own = |pod: &&PodId| self.bindings.get(pod).is_some_and(|b| b.round == Some(id));
+        let seated: Vec<PodId> = gang.members.iter().filter(own).copied().collect();
+        for pod in seated.iter().rev() {
+            if catch_unwind(AssertUnwindSafe(|| self.unreserve(*pod))).is_err() {
+                self.displace(*pod);
+            }
+        }
+        let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+        self.queue.come_back(&cx, seated.into_iter());
+        self.queue.quarantine_gang(id);
+        let first = self.queue.gathered(id).next()?;
+        let mut decision = self.undecided(first)?.1;
+        decision.gang = Some(gang.key.clone());
+        (decision.outcome, decision.message) = (Outcome::Error, Some(message.as_str().into()));
+        self.observations.push(Observation::Quarantined {
+            error: format!("{}: {message}; it is not tried again until it changes", gang.key),
+        });
+        self.say(now, id, super::words::BROKEN, message);
+        // What it took and gave back is no news to it.
+        self.queue.take_gang_news(id);
+        Some(decision)
+    }
+
+    /// Whether the gang is where a checker may expect its members.
+    pub(crate) fn gang_place(&self, id: GangId) -> Option<GangPlace> {
+        self.queue.gang(id).map(|entry| entry.place)
+    }
+}

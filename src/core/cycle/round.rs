@@ -1,0 +1,389 @@
+//! A round: members of a gang that have room, on their way to be bound together.
+//!
+//! Owns the two barriers. At the first, every member waits until no Permit plugin holds
+//! any of them; at the second, until PreBind of all of them has succeeded. Before it any
+//! failure, refusal or timeout gives back the room of all. After it binds go out together
+//! and each is on its own. Must never let a member pass a barrier before the others.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use muster_api::muster::reason;
+
+use super::binding::{Left, Stage};
+use super::failure::Failure;
+use super::{Core, Decision, Outcome};
+use crate::cluster::{Gang, NodeId, Standing};
+use crate::framework::Profile;
+use crate::gang::{GangId, GangSpec};
+use crate::io::{Effect, Eviction, Removal, Request, Tick, Token};
+use crate::model::{PodId, PodStage};
+use crate::queue::{QueueCx, Reach};
+
+/// How long after members that could not be evicted they are asked for again.
+const RELEASE_AGAIN_SECONDS: i64 = 10;
+
+/// A round under way.
+pub(super) struct Round {
+    members: Vec<PodId>,
+    profile: Arc<Profile>,
+    deadline: Tick,
+    seconds: i64,
+    /// The first barrier is passed.
+    permitted: bool,
+    /// Members that have passed PreBind.
+    ready: usize,
+}
+
+/// What is to become of a gang whose round failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum After {
+    /// It is tried again after backing off.
+    Backoff,
+    /// It is tried again at once: nobody refused it.
+    Again,
+}
+
+/// What is kept of gangs beside their place in the queue.
+#[derive(Default)]
+pub(super) struct Rounds {
+    rounds: crate::hash::IdMap<GangId, Round>,
+    /// Rounds that have lost a member.
+    broken: BTreeSet<GangId>,
+    timers: BTreeSet<(Tick, GangId, Due)>,
+    /// Since when a part of a gang is bound that was never whole.
+    half: crate::hash::IdMap<GangId, Tick>,
+    /// Evictions of such parts, on their way.
+    releases: crate::hash::IdMap<Token, GangId>,
+}
+
+/// What a timer of a gang is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Due {
+    /// The round has to be over.
+    Round,
+    /// What is said may be said anew.
+    Words,
+    /// A part of it is bound for too long.
+    HalfBound,
+}
+
+impl Rounds {
+    pub(super) fn next_deadline(&self) -> Option<Tick> {
+        self.timers.first().map(|(at, ..)| *at)
+    }
+
+    pub(super) fn arm(&mut self, gang: GangId, due: Due, at: Option<Tick>) {
+        self.timers.retain(|(_, g, d)| (*g, *d) != (gang, due));
+        self.timers.extend(at.map(|at| (at, gang, due)));
+    }
+}
+
+impl Core {
+    pub(super) fn has_round(&self, gang: GangId) -> bool {
+        self.rounds.rounds.contains_key(&gang)
+    }
+
+    /// The round that a pod is in, if it has not passed both barriers.
+    pub(super) fn round_of(&self, pod: PodId) -> Option<GangId> {
+        self.bindings.get(&pod).and_then(|b| b.round).filter(|gang| self.has_round(*gang))
+    }
+
+    pub(super) fn drop_round(&mut self, gang: GangId) -> Option<Vec<PodId>> {
+        self.rounds.arm(gang, Due::Round, None);
+        self.rounds.broken.remove(&gang);
+        self.rounds.rounds.remove(&gang).map(|round| round.members)
+    }
+
+    /// A member is not in its round any more: the round cannot go on.
+    pub(super) fn round_lost(&mut self, gang: GangId) {
+        if self.has_round(gang) {
+            self.rounds.broken.insert(gang);
+        }
+    }
+
+    /// Rounds that have lost a member are given up, and their gangs tried again.
+    pub(super) fn mend_rounds(&mut self, now: Tick) {
+        while let Some(gang) = self.rounds.broken.pop_first() {
+            let failure = Failure::error("a member left while the gang was being bound".into());
+            self.abort_round(now, gang, None, failure, After::Again);
+        }
+    }
+
+    /// All that is needed has room.
+    pub(super) fn begin_round(
+        &mut self,
+        now: Tick,
+        id: GangId,
+        spec: &GangSpec,
+        profile: &Arc<Profile>,
+        members: Vec<PodId>,
+        decision: &mut Decision,
+    ) {
+        self.queue.depart(id, &members);
+        let place = |pod: &PodId| {
+            let node = self.bindings.get(pod)?.node;
+            let name = Arc::clone(&self.cluster.node(node).name);
+            Some((self.cluster.pod(*pod)?.key.clone(), name))
+        };
+        decision.outcome = Outcome::Gathered { members: members.iter().filter_map(place).collect() };
+        let seconds = spec.timeout_seconds;
+        let deadline = now.after_secs(seconds);
+        let (profile, permitted, ready) = (Arc::clone(profile), false, 0);
+        let pods = members.clone();
+        let round = Round { members, profile: Arc::clone(&profile), deadline, seconds, permitted, ready };
+        self.rounds.rounds.insert(id, round);
+        self.rounds.arm(id, Due::Round, Some(deadline));
+        for pod in pods {
+            let Some(node) = self.bindings.get(&pod).map(|b| b.node) else {
+                continue;
+            };
+            if let Err(failure) = self.permit(now, pod, &profile, node) {
+                decision.outcome =
+                    if failure.is_rejected() { Outcome::Unschedulable } else { Outcome::Error };
+                decision.message = Some(failure.message().into());
+                return self.abort_round(now, id, Some(pod), failure, After::Backoff);
+            }
+        }
+        self.pass_permit(now, id);
+        if self.rounds.rounds.get(&id).is_some_and(|round| !round.permitted) {
+            self.say_waits(now, id);
+        }
+    }
+
+    /// Says who is waited for at Permit.
+    fn say_waits(&mut self, now: Tick, id: GangId) {
+        let Some(round) = self.rounds.rounds.get(&id) else {
+            return;
+        };
+        let waiting: Vec<PodId> =
+            round.members.iter().copied().filter(|pod| self.at_permit(*pod)).collect();
+        let says = waiting.iter().find_map(|pod| {
+            let (binding, record) = (self.bindings.get(pod)?, self.cluster.pod(*pod)?);
+            let message = self.permit_message(binding);
+            let why = if message.is_empty() { String::new() } else { format!(": {message}") };
+            Some(format!("member {}{why}", record.key.name))
+        });
+        let text = format!(
+            "{} of {} members wait at Permit, at most {}s; {}",
+            waiting.len(),
+            round.members.len(),
+            round.seconds,
+            says.unwrap_or_default()
+        );
+        self.say(now, id, reason::WAITING_FOR_PERMIT, text);
+    }
+
+    /// The first barrier: nobody is held at Permit any more.
+    pub(super) fn pass_permit(&mut self, now: Tick, id: GangId) {
+        let Some(round) = self.rounds.rounds.get(&id).filter(|round| !round.permitted) else {
+            return;
+        };
+        let gathered = |pod: &PodId| {
+            self.bindings.get(pod).is_some_and(|b| matches!(b.stage, Stage::Gathered))
+        };
+        if self.rounds.broken.contains(&id) || !round.members.iter().all(gathered) {
+            return;
+        }
+        let members = round.members.clone();
+        for pod in members {
+            // A plugin may have had the round given up.
+            if !self.has_round(id) {
+                return;
+            }
+            if let Err(failure) = self.pre_bind_from(now, pod, 0) {
+                return self.abort_round(now, id, Some(pod), failure, After::Backoff);
+            }
+        }
+        if let Some(round) = self.rounds.rounds.get_mut(&id) {
+            round.permitted = true;
+        }
+        self.pass_pre_bind(now, id);
+    }
+
+    /// A member has passed PreBind.
+    pub(super) fn pre_bound(&mut self, now: Tick, id: GangId, pod: PodId) {
+        self.set_stage(pod, Stage::PreBound, None);
+        if let Some(round) = self.rounds.rounds.get_mut(&id) {
+            round.ready += 1;
+        }
+        self.pass_pre_bind(now, id);
+    }
+
+    /// The second barrier: all have passed PreBind, the binds go out together.
+    fn pass_pre_bind(&mut self, now: Tick, id: GangId) {
+        let Some(round) = self.rounds.rounds.get(&id) else {
+            return;
+        };
+        if !round.permitted || round.ready < round.members.len() || self.rounds.broken.contains(&id) {
+            return;
+        }
+        let members = self.drop_round(id).unwrap_or_default();
+        for pod in &members {
+            if let Some(binding) = self.bindings.get_mut(pod) {
+                binding.round = None;
+            }
+        }
+        for pod in members {
+            if !self.ask_binder(pod, 0)
+                && let Err(failure) = self.bind_by_plugin(now, pod)
+            {
+                self.fail_binding(now, pod, failure);
+            }
+        }
+        self.queue.idle_gang(id, false);
+        self.queue.gang_changed(id, false);
+    }
+
+    /// Gives back the room of all members of a round.
+    pub(super) fn abort_round(
+        &mut self,
+        now: Tick,
+        id: GangId,
+        culprit: Option<PodId>,
+        failure: Failure,
+        after: After,
+    ) {
+        let Some(round) = self.rounds.rounds.get(&id) else {
+            return;
+        };
+        let profile = Arc::clone(&round.profile);
+        let members = self.drop_round(id).unwrap_or_default();
+        let mut left: Vec<Left> = Vec::new();
+        for pod in members.iter().rev() {
+            let Some(begun) = self.bindings.get(pod).filter(|b| b.round == Some(id)) else {
+                continue;
+            };
+            let begun = begun.begun;
+            self.attempt_ended(now, begun, &profile, failure.result());
+            let room = self.unreserve(*pod);
+            self.nominate(now, *pod, None);
+            let same = |l: &Left, r: &Left| Arc::ptr_eq(&l.0, &r.0) && Arc::ptr_eq(&l.1, &r.1);
+            left.extend(room.filter(|room| !left.iter().any(|known| same(known, room))));
+        }
+        let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+        self.queue.come_back(&cx, members.into_iter());
+        match after {
+            After::Backoff => self.queue.gang_failed(&cx, id),
+            After::Again => self.queue.gang_again(&cx, id),
+        }
+        // What it had is no news to it.
+        self.queue.take_gang_news(id);
+        self.queue.gang_changed(id, false);
+        let member = culprit.and_then(|pod| self.cluster.pod(pod));
+        let member = member.map(|p| format!("member {}: ", p.key.name)).unwrap_or_default();
+        let reason = match (after, failure.timed_out()) {
+            (_, true) => reason::SCHEDULE_TIMEOUT,
+            (After::Again, _) => reason::SCHEDULING,
+            _ if failure.is_rejected() => reason::REJECTED,
+            _ => super::words::BROKEN,
+        };
+        let text = format!("{member}{}", failure.message());
+        self.say_gave_up(now, id, reason, &text);
+        for room in left {
+            self.room_freed(now, room, Reach::default());
+        }
+    }
+
+    /// A node takes no pods any more: whoever has room there and is not being bound is
+    /// planned again, with its gang.
+    pub(super) fn node_shut(&mut self, now: Tick, node: NodeId, what: &str) {
+        let pods = self.cluster.node(node).pods.clone();
+        let name = Arc::clone(&self.cluster.node(node).name);
+        for pod in pods {
+            if let Some(gang) = self.round_of(pod) {
+                let failure = Failure::node_shut(&name, what);
+                self.abort_round(now, gang, Some(pod), failure, After::Again);
+            }
+        }
+    }
+
+    /// A timer of a gang is due.
+    pub(super) fn gang_timers(&mut self, now: Tick) {
+        while let Some(&(at, gang, due)) = self.rounds.timers.first() {
+            if at > now {
+                break;
+            }
+            self.rounds.timers.pop_first();
+            match due {
+                Due::Words => self.say_now(now, gang),
+                Due::HalfBound => self.release_half_bound(now, gang),
+                Due::Round => {
+                    let Some(seconds) = self.rounds.rounds.get(&gang).map(|r| r.seconds) else {
+                        continue;
+                    };
+                    let failure = Failure::round_timeout(seconds);
+                    self.abort_round(now, gang, None, failure, After::Backoff);
+                }
+            }
+        }
+    }
+
+    // ---- half bound ----------------------------------------------------------
+
+    /// Notes since when a part of a gang is bound that was never whole.
+    pub(super) fn note_half_bound(
+        &mut self,
+        now: Tick,
+        id: GangId,
+        gang: &Gang,
+        spec: &GangSpec,
+        standing: &Standing,
+        formed: bool,
+    ) {
+        let half = !formed && !gang.was_formed && standing.bound > 0;
+        match (half, self.rounds.half.get(&id)) {
+            (true, None) => {
+                self.rounds.half.insert(id, now);
+                let at = now.after_secs(spec.timeout_seconds);
+                self.rounds.arm(id, Due::HalfBound, spec.release.then_some(at));
+            }
+            (false, Some(_)) => {
+                self.rounds.half.remove(&id);
+                self.rounds.arm(id, Due::HalfBound, None);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn forget_half_bound(&mut self, id: GangId) {
+        self.rounds.half.remove(&id);
+        self.rounds.arm(id, Due::HalfBound, None);
+    }
+
+    /// The rest of a half-bound gang could not be bound in time: the bound members are
+    /// asked to go, so that they hold nothing.
+    fn release_half_bound(&mut self, now: Tick, id: GangId) {
+        let Some(gang) = self.cluster.gang(id).filter(|g| !g.formed && !g.was_formed) else {
+            return self.forget_half_bound(id);
+        };
+        let release = gang.spec.as_ref().is_some_and(|spec| spec.release);
+        if !release {
+            return;
+        }
+        let members: Vec<PodId> = gang.members.iter().copied().collect();
+        for pod in members {
+            let Some(record) = self.cluster.pod(pod) else { continue };
+            let bound = matches!(record.stage, PodStage::Bound(_) | PodStage::Away(_));
+            if !bound || record.deleting {
+                continue;
+            }
+            let victim = record.key.clone();
+            self.next_attempt += 1;
+            let token = Token(self.next_attempt);
+            self.rounds.releases.insert(token, id);
+            let request = Request::Evict { victim: victim.clone(), how: Removal::Evict };
+            let plugin = super::RELEASE.into();
+            self.effects.push(Effect::Call { token, pod: victim, plugin, request });
+        }
+        // Until they are seen to go.
+        let at = now.after_secs(RELEASE_AGAIN_SECONDS);
+        self.rounds.arm(id, Due::HalfBound, Some(at));
+    }
+
+    /// The server answered such an eviction; true if it was one.
+    pub(super) fn released(&mut self, token: Token, _eviction: &Eviction) -> bool {
+        // What was refused is asked for again by the timer.
+        self.rounds.releases.remove(&token).is_some()
+    }
+}
