@@ -75,7 +75,7 @@ impl Audit {
             Outcome::Asking => {
                 self.world.edit(&name, |p| p.asking = true);
             }
-            Outcome::Skipped | Outcome::Gathered { .. } => {}
+            Outcome::Skipped | Outcome::Gathered { .. } | Outcome::Accumulating { .. } => {}
         }
     }
 

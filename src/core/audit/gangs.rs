@@ -200,7 +200,9 @@ fn is_through(pod: &Pod) -> bool {
 impl Audit {
     /// A gang was tried.
     pub(super) fn see_gang(&mut self, now: Tick, decision: &Decision) {
-        let Outcome::Gathered { members } = &decision.outcome else {
+        let (Outcome::Gathered { members } | Outcome::Accumulating { members }) =
+            &decision.outcome
+        else {
             if decision.message.as_deref().unwrap_or_default().is_empty() {
                 let what = format!("{:?} was not placed, and nothing says why", decision.gang);
                 self.violation("O1", what);
@@ -237,6 +239,9 @@ impl Audit {
                 (p.tried, p.called, p.asking) = (true, false, false);
             });
             self.chosen(&name, node, Stage::Gathered);
+        }
+        if matches!(decision.outcome, Outcome::Accumulating { .. }) {
+            return;
         }
         if groups.len() != 1 {
             self.violation("S2", format!("a gang of members of {groups:?}"));

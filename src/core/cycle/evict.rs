@@ -14,7 +14,7 @@ use crate::bugs::bug;
 use crate::cluster::{Cluster, NodeId};
 use crate::framework::Status;
 use crate::io::{Effect, EventRecord, Eviction, PodRef, Removal, Request, Tick, Token};
-use crate::model::PodId;
+use crate::model::{Pod, PodId, PodStage};
 use crate::plugins::names;
 use crate::preemption::{budgets_of, refusal};
 use crate::queue::QueueCx;
@@ -104,7 +104,9 @@ impl Core {
         let mut in_memory = false;
         for id in victims {
             let stays = !self.victims.gone.contains(&id);
-            let Some(record) = self.cluster.pod(id).filter(|p| stays && !p.deleting) else {
+            // With one member that waits its whole gang has given up its room.
+            let there = |p: &&Pod| stays && !p.deleting && p.stage != PodStage::Pending;
+            let Some(record) = self.cluster.pod(id).filter(there) else {
                 continue;
             };
             let key = record.key.clone();

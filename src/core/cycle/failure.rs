@@ -90,6 +90,11 @@ impl Failure {
         Self { timed_out: true, ..Self::rejected(message, 0) }
     }
 
+    /// Another gang comes before its own, and keeps room itself.
+    pub(super) fn round_preempted() -> Self {
+        Self::rejected("a gang that comes first keeps room for itself".to_owned(), 0)
+    }
+
     /// Its node takes no pods any more.
     pub(super) fn node_shut(name: &str, what: &str) -> Self {
         Self::rejected(format!("node {name} {what}"), 0)

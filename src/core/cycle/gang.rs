@@ -20,7 +20,7 @@ use crate::framework::Profile;
 use crate::gang::{Count, GangId, GangSpec};
 use crate::io::Tick;
 use crate::model::{PodId, PodStage, ShapeId};
-use crate::queue::{GangPlace, QueueCx, Rank, Rejected};
+use crate::queue::{QueueCx, Rank, Rejected};
 use crate::report::{AttemptResult, Observation};
 
 /// Orders in which the shapes of a gang are tried before it is said not to fit.
@@ -93,7 +93,7 @@ impl Core {
             return self.forget_words(id);
         }
         // Until it is over the round has the say.
-        if self.has_round(id) {
+        if self.has_whole_round(id) {
             return;
         }
         let Some(gang) = self.cluster.gang(id).map(Arc::clone) else {
@@ -107,13 +107,16 @@ impl Core {
         };
         let standing = self.standing(id, &gang, &spec);
         let formed = spec.alone || standing.held.suffices(&spec);
+        let could = standing.held.plus(&standing.ready);
+        if self.has_round(id) && (formed || !could.suffices(&spec)) {
+            return self.end_accumulation(now, id, formed);
+        }
         self.set_formed(now, id, &gang, formed);
         self.note_half_bound(now, id, &gang, &spec, &standing, formed);
         if formed {
             self.queue.idle_gang(id, standing.going == 0);
             return self.say(now, id, "", String::new());
         }
-        let could = standing.held.plus(&standing.ready);
         if !could.suffices(&spec) {
             self.queue.idle_gang(id, false);
             let mut text = could.share(&spec, "exist");
@@ -202,7 +205,7 @@ impl Core {
         let gang = self.cluster.gang(id).map(Arc::clone)?;
         let spec = gang.spec.as_ref().map(Arc::clone)?;
         let profile = Arc::clone(self.profiles.get(self.queue.gang(id)?.profile)?);
-        let need = |core: &Self| Need::new(&spec, &core.standing(id, &gang, &spec).held);
+        let held = self.standing(id, &gang, &spec).held;
         let mut candidates = self.candidates(id, &spec);
         let first = candidates.first()?.pod;
         let mut decision = self.undecided(first)?.1;
@@ -211,13 +214,20 @@ impl Core {
         decision.evaluated = u32::try_from(self.cluster.node_count()).unwrap_or(u32::MAX);
         self.order_by_need(&profile, &mut candidates);
         let mut blocked: Option<Blocked> = None;
+        let mut kept = false;
         for _ in 0..MAX_ORDERS {
             let mut seated = Vec::new();
-            let why = self.seat_all(now, id, &profile, need(self), &candidates, &mut seated, &mut decision);
-            match why {
+            let need = Need::new(&spec, &held);
+            let try_out = (&*candidates, &mut seated);
+            match self.seat_all(now, id, &profile, need, try_out, &mut decision) {
                 None => {
                     self.begin_round(now, id, &spec, &profile, seated, &mut decision);
                     return Some(decision);
+                }
+                Some(why) if why.failure.is_rejected() && self.may_accumulate(now, id, &spec) => {
+                    self.accumulate(now, id, &spec, &profile, seated, &mut decision);
+                    (blocked, kept) = (Some(why), true);
+                    break;
                 }
                 Some(why) => {
                     // Nobody else has seen the room taken: giving it back is no event.
@@ -237,8 +247,11 @@ impl Core {
                 }
             }
         }
-        let why = blocked?;
-        self.fail_gang(now, id, &spec, &profile, &candidates, why, &mut decision);
+        let text = self.blocked(&spec, held.all, blocked.as_ref()?);
+        self.fail_gang(now, id, &profile, &candidates, &blocked?, kept, &text, &mut decision);
+        if kept {
+            return Some(decision);
+        }
         let nanos = self.stopwatch.nanos().saturating_sub(started);
         let result = match decision.outcome {
             Outcome::Unschedulable => AttemptResult::Unschedulable,
@@ -294,15 +307,13 @@ impl Core {
     }
 
     /// Seats as many members as are needed; who found no seat, if that failed.
-    #[expect(clippy::too_many_arguments, reason = "one attempt, told whole")]
     fn seat_all(
         &mut self,
         now: Tick,
         id: GangId,
         profile: &Arc<Profile>,
         mut need: Need,
-        candidates: &[Candidate],
-        seated: &mut Vec<PodId>,
+        (candidates, seated): (&[Candidate], &mut Vec<PodId>),
         decision: &mut Decision,
     ) -> Option<Blocked> {
         let mut blocked: Option<Blocked> = None;
@@ -357,35 +368,41 @@ impl Core {
         self.reserve(pod, profile, node).inspect_err(|_| drop(self.unreserve(pod)))
     }
 
+    /// Who blocks a gang, and how many have room.
+    fn blocked(&self, spec: &GangSpec, held: usize, why: &Blocked) -> String {
+        let Blocked { pod, role, failure, seated, .. } = why;
+        let member = self.cluster.pod(*pod).map(|p| Arc::clone(&p.key.name)).unwrap_or_default();
+        let role = role.map(|role| format!(" (role {})", spec.roles[role].name));
+        format!(
+            "room for {} of {} members; member {member}{}: {}",
+            held + seated,
+            spec.min,
+            role.unwrap_or_default(),
+            failure.message()
+        )
+    }
+
     /// No room for the gang: says why, and has it wait for what may help.
     #[expect(clippy::too_many_arguments, reason = "one attempt, told whole")]
     fn fail_gang(
         &mut self,
         now: Tick,
         id: GangId,
-        spec: &GangSpec,
         profile: &Profile,
         candidates: &[Candidate],
-        why: Blocked,
+        Blocked { pod, failure, .. }: &Blocked,
+        kept: bool,
+        text: &str,
         decision: &mut Decision,
     ) {
-        let held = self.cluster.gang(id).map_or(0, |g| self.standing(id, g, spec).held.all);
-        let Blocked { pod, role, failure, seated, .. } = why;
-        let member = self.cluster.pod(pod).map(|p| Arc::clone(&p.key.name)).unwrap_or_default();
-        let role = role.map(|role| format!(" (role {})", spec.roles[role].name));
-        let text = format!(
-            "room for {} of {} members; member {member}{}: {}",
-            held + seated,
-            spec.min,
-            role.unwrap_or_default(),
-            failure.message()
-        );
-        decision.outcome =
-            if failure.is_rejected() { Outcome::Unschedulable } else { Outcome::Error };
-        if let Some(record) = self.cluster.pod(pod) {
+        if !kept {
+            decision.outcome =
+                if failure.is_rejected() { Outcome::Unschedulable } else { Outcome::Error };
+        }
+        if let Some(record) = self.cluster.pod(*pod) {
             decision.pod = record.key.clone();
         }
-        decision.message = Some(text.as_str().into());
+        decision.message = Some(text.into());
         let (rejectors, pending) = failure.plugins();
         let mut rejected: Vec<Rejected> = Vec::new();
         for candidate in candidates {
@@ -409,9 +426,12 @@ impl Core {
         } else {
             self.queue.gang_failed(&cx, id);
         }
-        let reason =
-            if failure.is_rejected() { reason::UNSCHEDULABLE } else { super::words::BROKEN };
-        self.say(now, id, reason, text);
+        let reason = match (kept, failure.is_rejected()) {
+            (true, _) => reason::ACCUMULATING,
+            (_, true) => reason::UNSCHEDULABLE,
+            _ => super::words::BROKEN,
+        };
+        self.say(now, id, reason, text.to_owned());
     }
 
     /// The gang's cycle panicked: what it took is given back, and it is left alone until
@@ -449,10 +469,5 @@ impl Core {
         // What it took and gave back is no news to it.
         self.queue.take_gang_news(id);
         Some(decision)
-    }
-
-    /// Whether the gang is where a checker may expect its members.
-    pub(crate) fn gang_place(&self, id: GangId) -> Option<GangPlace> {
-        self.queue.gang(id).map(|entry| entry.place)
     }
 }

@@ -126,8 +126,13 @@ pub enum Outcome {
     Skipped,
     /// An extender was asked: the attempt goes on when it has answered.
     Asking,
-    /// A gang: these members have room, and wait for each other.
+    /// A gang: these members have found room too, and wait for each other.
     Gathered {
+        /// With their nodes.
+        members: Vec<(PodRef, Arc<str>)>,
+    },
+    /// A gang: these members keep the room they have found, and wait for more.
+    Accumulating {
         /// With their nodes.
         members: Vec<(PodRef, Arc<str>)>,
     },
@@ -364,6 +369,7 @@ impl Core {
             | Outcome::WaitingOnPermit { .. }
             | Outcome::Skipped
             | Outcome::Gathered { .. }
+            | Outcome::Accumulating { .. }
             | Outcome::Asking => return Some(decision),
             Outcome::Unschedulable => AttemptResult::Unschedulable,
             Outcome::Error => AttemptResult::Error,

@@ -16,7 +16,7 @@ use super::{Core, Decision, Outcome};
 use crate::cluster::{Gang, NodeId, Standing};
 use crate::framework::Profile;
 use crate::gang::{GangId, GangSpec};
-use crate::io::{Effect, Eviction, Removal, Request, Tick, Token};
+use crate::io::{Effect, Eviction, PodRef, Removal, Request, Tick, Token};
 use crate::model::{PodId, PodStage};
 use crate::queue::{QueueCx, Reach};
 
@@ -27,8 +27,9 @@ const RELEASE_AGAIN_SECONDS: i64 = 10;
 pub(super) struct Round {
     members: Vec<PodId>,
     profile: Arc<Profile>,
-    deadline: Tick,
     seconds: i64,
+    /// It has all members that it needs.
+    whole: bool,
     /// The first barrier is passed.
     permitted: bool,
     /// Members that have passed PreBind.
@@ -51,6 +52,8 @@ pub(super) struct Rounds {
     /// Rounds that have lost a member.
     broken: BTreeSet<GangId>,
     timers: BTreeSet<(Tick, GangId, Due)>,
+    /// The one gang that keeps what it has found while it waits for more.
+    accumulator: Option<GangId>,
     /// Since when a part of a gang is bound that was never whole.
     half: crate::hash::IdMap<GangId, Tick>,
     /// Evictions of such parts, on their way.
@@ -84,6 +87,10 @@ impl Core {
         self.rounds.rounds.contains_key(&gang)
     }
 
+    pub(super) fn has_whole_round(&self, gang: GangId) -> bool {
+        self.rounds.rounds.get(&gang).is_some_and(|round| round.whole)
+    }
+
     /// The round that a pod is in, if it has not passed both barriers.
     pub(super) fn round_of(&self, pod: PodId) -> Option<GangId> {
         self.bindings.get(&pod).and_then(|b| b.round).filter(|gang| self.has_round(*gang))
@@ -92,6 +99,7 @@ impl Core {
     pub(super) fn drop_round(&mut self, gang: GangId) -> Option<Vec<PodId>> {
         self.rounds.arm(gang, Due::Round, None);
         self.rounds.broken.remove(&gang);
+        self.rounds.accumulator.take_if(|one| *one == gang);
         self.rounds.rounds.remove(&gang).map(|round| round.members)
     }
 
@@ -120,28 +128,54 @@ impl Core {
         members: Vec<PodId>,
         decision: &mut Decision,
     ) {
-        self.queue.depart(id, &members);
+        decision.outcome = Outcome::Gathered { members: self.places(&members) };
+        self.add_to_round(now, id, spec, profile, members);
+        self.permit_round(now, id);
+    }
+
+    /// Members with their nodes.
+    fn places(&self, members: &[PodId]) -> Vec<(PodRef, Arc<str>)> {
         let place = |pod: &PodId| {
             let node = self.bindings.get(pod)?.node;
             let name = Arc::clone(&self.cluster.node(node).name);
             Some((self.cluster.pod(*pod)?.key.clone(), name))
         };
-        decision.outcome = Outcome::Gathered { members: members.iter().filter_map(place).collect() };
-        let seconds = spec.timeout_seconds;
-        let deadline = now.after_secs(seconds);
-        let (profile, permitted, ready) = (Arc::clone(profile), false, 0);
-        let pods = members.clone();
-        let round = Round { members, profile: Arc::clone(&profile), deadline, seconds, permitted, ready };
+        members.iter().filter_map(place).collect()
+    }
+
+    /// Members have room: they are in flight, in a round of their gang.
+    fn add_to_round(
+        &mut self,
+        now: Tick,
+        id: GangId,
+        spec: &GangSpec,
+        profile: &Arc<Profile>,
+        members: Vec<PodId>,
+    ) {
+        self.queue.depart(id, &members);
+        if let Some(round) = self.rounds.rounds.get_mut(&id) {
+            return round.members.extend(members);
+        }
+        let (profile, seconds) = (Arc::clone(profile), spec.timeout_seconds);
+        let (whole, permitted, ready) = (false, false, 0);
+        let round = Round { members, profile, seconds, whole, permitted, ready };
         self.rounds.rounds.insert(id, round);
-        self.rounds.arm(id, Due::Round, Some(deadline));
+        self.rounds.arm(id, Due::Round, Some(now.after_secs(seconds)));
+    }
+
+    /// A round has all it needs: Permit is asked.
+    fn permit_round(&mut self, now: Tick, id: GangId) {
+        let Some(round) = self.rounds.rounds.get_mut(&id) else {
+            return;
+        };
+        round.whole = true;
+        self.rounds.accumulator.take_if(|one| *one == id);
+        let (pods, profile) = (round.members.clone(), Arc::clone(&round.profile));
         for pod in pods {
             let Some(node) = self.bindings.get(&pod).map(|b| b.node) else {
                 continue;
             };
             if let Err(failure) = self.permit(now, pod, &profile, node) {
-                decision.outcome =
-                    if failure.is_rejected() { Outcome::Unschedulable } else { Outcome::Error };
-                decision.message = Some(failure.message().into());
                 return self.abort_round(now, id, Some(pod), failure, After::Backoff);
             }
         }
@@ -149,6 +183,52 @@ impl Core {
         if self.rounds.rounds.get(&id).is_some_and(|round| !round.permitted) {
             self.say_waits(now, id);
         }
+    }
+
+    // ---- accumulation --------------------------------------------------------
+
+    /// Whether a gang may keep what it has found: only the first in order does, so that
+    /// no two of them hold what the other waits for.
+    pub(super) fn may_accumulate(&mut self, now: Tick, id: GangId, spec: &GangSpec) -> bool {
+        if !spec.accumulate {
+            return false;
+        }
+        let Some(other) = self.rounds.accumulator.filter(|other| *other != id) else {
+            return true;
+        };
+        let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+        if !self.queue.goes_before(&cx, id, other) {
+            return false;
+        }
+        let failure = Failure::round_preempted();
+        self.abort_round(now, other, None, failure, After::Backoff);
+        true
+    }
+
+    /// Keeps what was found.
+    pub(super) fn accumulate(
+        &mut self,
+        now: Tick,
+        id: GangId,
+        spec: &GangSpec,
+        profile: &Arc<Profile>,
+        members: Vec<PodId>,
+        decision: &mut Decision,
+    ) {
+        decision.outcome = Outcome::Accumulating { members: self.places(&members) };
+        if !members.is_empty() || self.has_round(id) {
+            self.add_to_round(now, id, spec, profile, members);
+            self.rounds.accumulator = Some(id);
+        }
+    }
+
+    /// What a gang has kept is all it needs now, or will never be.
+    pub(super) fn end_accumulation(&mut self, now: Tick, id: GangId, formed: bool) {
+        if formed {
+            return self.permit_round(now, id);
+        }
+        let failure = Failure::error("members left while the gang waited for more room".into());
+        self.abort_round(now, id, None, failure, After::Again);
     }
 
     /// Says who is waited for at Permit.

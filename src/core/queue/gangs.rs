@@ -30,7 +30,7 @@ pub(crate) struct GangEntry {
     pub(crate) profile: usize,
     /// When it last failed.
     since: Tick,
-    /// When it could first be tried.
+    /// Since when it could be tried, and was not bound.
     pub(crate) first: Tick,
     flushed: Tick,
     pub(crate) attempts: u32,
@@ -228,7 +228,10 @@ impl Queue {
         }
         (entry.profile, entry.rank) = (profile, rank);
         match place {
-            GangPlace::Idle => self.retry_gang(cx, gang),
+            GangPlace::Idle => {
+                entry.first = cx.now;
+                self.retry_gang(cx, gang);
+            }
             GangPlace::Waiting | GangPlace::Quarantined if news => self.retry_gang(cx, gang),
             _ if ranked => {
                 self.unlink_gang(gang);
@@ -341,6 +344,14 @@ impl Queue {
             key[0] = i64::MIN;
         }
         Some((key, entry.arrival))
+    }
+
+    /// Whether one gang comes before another.
+    pub(crate) fn goes_before(&self, cx: &QueueCx<'_>, one: GangId, other: GangId) -> bool {
+        match (self.gang_key(cx, one), self.gang_key(cx, other)) {
+            (Some(one), Some(other)) => one < other,
+            _ => false,
+        }
     }
 
     fn link_gang(&mut self, cx: &QueueCx<'_>, gang: GangId, place: GangPlace) {

@@ -6,6 +6,8 @@ mod custom;
 mod extender;
 mod extender_bind;
 mod extender_preempt;
+mod gang;
+mod gang_rounds;
 mod harness;
 mod holds;
 mod ledger;
