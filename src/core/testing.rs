@@ -292,6 +292,7 @@ pub(crate) fn model_pod(wire: &k8s::Pod, shape: crate::model::ShapeId) -> Pod {
         may_preempt: true,
         nominated: None,
         nominated_shown: "".into(),
+        kept: false,
         nominated_told: None,
         started: wire.status.start_time.map(|t| Tick(t.0)),
         disrupted: false,

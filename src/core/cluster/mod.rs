@@ -85,6 +85,8 @@ pub struct Cluster {
     volumes: Volumes,
     policies: Policies,
     nominations: Nominations,
+    /// For how many seconds at least room is kept for a gang.
+    kept_seconds: i64,
     data: Data,
     gangs: Arc<gangs::Gangs>,
     pub(crate) journal: Journal,
@@ -146,6 +148,7 @@ impl Cluster {
             volumes: self.volumes.clone(),
             policies: self.policies.clone(),
             nominations: self.nominations.clone(),
+            kept_seconds: self.kept_seconds,
             data: self.data.clone(),
             gangs: Arc::clone(&self.gangs),
             journal: self.journal.fork(),

@@ -73,6 +73,20 @@ impl Cluster {
         }
     }
 
+    /// For how many seconds at least room is kept for a gang; nodes where some is are
+    /// looked at again.
+    pub(crate) fn set_kept_seconds(&mut self, seconds: i64) {
+        if std::mem::replace(&mut self.kept_seconds, seconds) != seconds {
+            let nodes = self.nominated_nodes();
+            self.journal.extend(nodes);
+        }
+    }
+
+    /// For how many seconds at least room is kept for a gang.
+    pub(crate) fn kept_seconds(&self) -> i64 {
+        self.kept_seconds
+    }
+
     /// Waiting pods that are expected on a node.
     pub(crate) fn nominated_on(&self, node: NodeId) -> &[PodId] {
         let by_node = &self.nominations.by_node;

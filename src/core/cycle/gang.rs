@@ -62,6 +62,18 @@ struct Candidate {
     role: Option<usize>,
 }
 
+/// The members that would fill what is missing.
+fn wanted(mut need: Need, candidates: &[Candidate]) -> Vec<(PodId, ShapeId)> {
+    let fills = |c: &&Candidate| match need.place(c.role) {
+        Some(place) => {
+            *place -= 1;
+            true
+        }
+        None => false,
+    };
+    candidates.iter().filter(fills).map(|c| (c.pod, c.shape)).collect()
+}
+
 /// Who found no seat, and why.
 struct Blocked {
     pod: PodId,
@@ -113,6 +125,9 @@ impl Core {
         }
         self.set_formed(now, id, &gang, formed);
         self.note_half_bound(now, id, &gang, &spec, &standing, formed);
+        if formed || !could.suffices(&spec) {
+            self.end_keep(now, id);
+        }
         if formed {
             self.queue.idle_gang(id, standing.going == 0);
             return self.say(now, id, "", String::new());
@@ -247,7 +262,12 @@ impl Core {
                 }
             }
         }
-        let text = self.blocked(&spec, held.all, blocked.as_ref()?);
+        let mut text = self.blocked(&spec, held.all, blocked.as_ref()?);
+        if !kept && blocked.as_ref().is_some_and(|why| why.failure.is_rejected()) {
+            let wanted = wanted(Need::new(&spec, &held), &candidates);
+            let says = self.keep_room(now, id, &spec, &profile, &wanted);
+            text += &says.map(|says| format!(" ({says})")).unwrap_or_default();
+        }
         self.fail_gang(now, id, &profile, &candidates, &blocked?, kept, &text, &mut decision);
         if kept {
             return Some(decision);

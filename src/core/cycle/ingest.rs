@@ -311,6 +311,7 @@ impl Core {
             may_preempt: true,
             nominated: None,
             nominated_shown: "".into(),
+            kept: false,
             nominated_told: None,
             started: None,
             disrupted: false,

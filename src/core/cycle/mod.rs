@@ -13,6 +13,7 @@ mod feed;
 mod gang;
 mod ingest;
 mod inspect;
+mod keep;
 mod ledger;
 mod nominate;
 mod outside;
@@ -208,6 +209,8 @@ pub struct Core {
     answered: std::collections::VecDeque<PodId>,
     /// Gangs on their way to be bound.
     rounds: round::Rounds,
+    /// Room that is kept for a gang.
+    keep: Option<keep::Keep>,
     /// What is said of gangs.
     words: IdMap<GangId, words::Words>,
     /// When the present attempt began, by the stopwatch.
@@ -255,6 +258,7 @@ impl Core {
             asked: IdMap::default(),
             answered: std::collections::VecDeque::new(),
             rounds: round::Rounds::default(),
+            keep: None,
             words: IdMap::default(),
             begun: 0,
             effects: Vec::new(),

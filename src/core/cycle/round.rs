@@ -69,6 +69,10 @@ pub(super) enum Due {
     Words,
     /// A part of it is bound for too long.
     HalfBound,
+    /// It was passed over for too long.
+    Starving,
+    /// Room was kept for it for another while.
+    Keep,
 }
 
 impl Rounds {
@@ -388,6 +392,11 @@ impl Core {
             match due {
                 Due::Words => self.say_now(now, gang),
                 Due::HalfBound => self.release_half_bound(now, gang),
+                Due::Keep => self.keep_step(now, gang),
+                Due::Starving => {
+                    let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+                    self.queue.call_gang(&cx, gang);
+                }
                 Due::Round => {
                     let Some(seconds) = self.rounds.rounds.get(&gang).map(|r| r.seconds) else {
                         continue;

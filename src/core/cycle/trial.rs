@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::prepare::Prepared;
 use crate::cluster::{Cluster, NodeId};
 use crate::framework::{Profile, Status};
-use crate::model::{PodId, PodShape};
+use crate::model::{Pod, PodId, PodShape};
 
 /// A trial on the state.
 pub(crate) struct Trial<'a> {
@@ -134,8 +134,9 @@ fn expected(
     own: Option<PodId>,
 ) -> SmallVec<[PodId; 4]> {
     let pods = cluster.nominated_on(node).iter().copied();
-    let counts = |pod: &PodId| {
-        Some(*pod) != own && cluster.pod(*pod).is_some_and(|p| p.priority >= shape.priority)
-    };
+    // Who will have ended by then may use what is kept for a gang meanwhile.
+    let ends = shape.deadline.is_some_and(|seconds| seconds <= cluster.kept_seconds());
+    let leaves = |p: &Pod| p.priority >= shape.priority && !(p.kept && ends);
+    let counts = |pod: &PodId| Some(*pod) != own && cluster.pod(*pod).is_some_and(leaves);
     pods.filter(counts).collect()
 }

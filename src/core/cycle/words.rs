@@ -142,6 +142,12 @@ impl Core {
         self.words.remove(&id);
         self.rounds.arm(id, Due::Words, None);
         self.forget_half_bound(id);
+        self.rounds.arm(id, Due::Starving, None);
+        self.rounds.arm(id, Due::Keep, None);
+        if self.keep.as_ref().is_some_and(|keep| keep.is_for(id)) {
+            self.keep = None;
+            self.cluster.set_kept_seconds(0);
+        }
     }
 }
 

@@ -59,6 +59,9 @@ pub struct PodShape {
     pub related: Related,
     /// Volumes that some plugin reads.
     pub volumes: Option<Box<PodVolumes>>,
+    /// Seconds after which it is ended, whatever it does: what may use room that is kept
+    /// for a while.
+    pub deadline: Option<i64>,
     /// Features of the kubelet it cannot do without.
     pub features: Features,
     /// Extended resources that containers name, in whatever amount, sorted: extenders
@@ -119,6 +122,8 @@ pub struct Pod {
     pub nominated: Option<Arc<str>>,
     /// As the API last showed it; empty if it showed none.
     pub nominated_shown: Arc<str>,
+    /// It is expected there because room is kept for its gang.
+    pub kept: bool,
     /// What was last written of it, until the API shows it.
     pub nominated_told: Option<Arc<str>>,
     /// When the kubelet took it.
@@ -190,6 +195,7 @@ pub fn compile_pod(
             images: Vec::new(),
             related,
             volumes: compile_volumes(pod),
+            deadline: None,
             features: Features::default(),
             named: Box::default(),
             facets: Box::default(),
@@ -219,6 +225,7 @@ pub fn compile_pod(
         images: images(spec),
         related,
         volumes: compile_volumes(pod),
+        deadline: spec.active_deadline_seconds,
         features: Features::required(spec),
         named: named(spec),
         facets: Box::default(),

@@ -298,6 +298,20 @@ impl Queue {
         self.link_gang(cx, gang, GangPlace::Active);
     }
 
+    /// How long a gang was passed over is counted from now on.
+    pub(crate) fn gang_waits_anew(&mut self, now: Tick, gang: GangId) {
+        if let Some(entry) = self.gangs.entries.get_mut(&gang) {
+            entry.first = now;
+        }
+    }
+
+    /// A gang that waits for an event is tried without one.
+    pub(crate) fn call_gang(&mut self, cx: &QueueCx<'_>, gang: GangId) {
+        if self.gang(gang).is_some_and(|entry| entry.place == GangPlace::Waiting) {
+            self.retry_gang(cx, gang);
+        }
+    }
+
     /// What it had is gone, though it was on its way: the next try backs off.
     pub(crate) fn gang_lost(&mut self, now: Tick, gang: GangId) {
         if let Some(entry) = self.gangs.entries.get_mut(&gang) {
