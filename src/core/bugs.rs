@@ -83,6 +83,26 @@ pub enum Bug {
     RejectorsKept,
     /// An attempt ends under another version of its profile than it began with.
     EndsUnderAnother,
+    /// Members that found room are bound, however many did not.
+    GangPartial,
+    /// A member is bound as soon as its own PreBind is over.
+    GangBarrierSkipped,
+    /// Members of a gang go on while Permit holds others.
+    GangPermitSkipped,
+    /// A gang that gives up keeps the room of its first member.
+    GangRoomLeaked,
+    /// A gang that found no room for all keeps what it found.
+    GangUndoForgotten,
+    /// Further members go alone while the minimum still waits.
+    GangExtrasEarly,
+    /// Members that are being deleted count.
+    GangCountsDeleting,
+    /// Roles have no minimum.
+    GangRoleIgnored,
+    /// A gang that waits hears of no event.
+    GangEventLost,
+    /// A round that lost a member goes on.
+    GangLossIgnored,
 }
 
 #[cfg(any(test, feature = "seeded-bugs"))]
@@ -125,6 +145,16 @@ impl Bug {
         Self::NominationLeaked,
         Self::RejectorsKept,
         Self::EndsUnderAnother,
+        Self::GangPartial,
+        Self::GangBarrierSkipped,
+        Self::GangPermitSkipped,
+        Self::GangRoomLeaked,
+        Self::GangUndoForgotten,
+        Self::GangExtrasEarly,
+        Self::GangCountsDeleting,
+        Self::GangRoleIgnored,
+        Self::GangEventLost,
+        Self::GangLossIgnored,
     ];
 }
 

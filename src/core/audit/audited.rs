@@ -90,6 +90,10 @@ impl Audited {
 
     /// Tries the next pod.
     pub fn schedule_one(&mut self, now: Tick) -> Option<Decision> {
+        if self.audit.is_some() {
+            self.core.settle(now);
+            self.stepped(now);
+        }
         let decision = self.core.schedule_one(now);
         if let (Some(audit), Some(decision)) = (&mut self.audit, &decision) {
             audit.decision(now, decision);

@@ -17,7 +17,7 @@ impl Audit {
     pub(super) fn see_decision(&mut self, now: Tick, decision: &Decision) {
         self.owing();
         if decision.gang.is_some() {
-            return self.see_gang(now, decision);
+            return self.see_gang(decision);
         }
         let name = key(&decision.pod);
         let Some(pod) = self.world.find(&decision.pod) else {
@@ -65,7 +65,7 @@ impl Audit {
             (p.tried, p.called, p.stirs, p.asking) = (true, false, stirs, false);
         });
         self.explained(&name, decision);
-        self.goes_alone(now, &name);
+        self.goes_alone(&name);
         match &decision.outcome {
             Outcome::Scheduled { node } => self.chosen(&name, node, Stage::Going),
             Outcome::WaitingOnPermit { node } => {

@@ -35,6 +35,8 @@ impl Audit {
         self.active_order(&waiting);
         for binding in &going {
             self.goes_rightly(now, binding);
+            let held = binding.stage == "permit";
+            self.world.edit(&key(binding.pod), |pod| pod.held = held);
         }
         self.requeued(&waiting);
         self.held();
@@ -206,7 +208,9 @@ impl Audit {
             wrong.push(("O1", format!("{name} waits and nothing says why")));
         }
         // While it is gated or held that is the reason, and not what an attempt said.
-        let attempted = plain && !matches!(entry.place, Queued::Gated { .. } | Queued::Held);
+        // What a gang said of its members stays with them until they are tried alone.
+        let attempted =
+            plain && !grouped && !matches!(entry.place, Queued::Gated { .. } | Queued::Held);
         if let (Some(said), Some(kept)) = (&pod.message, entry.message.filter(|_| attempted))
             && !same_message(said, kept)
         {

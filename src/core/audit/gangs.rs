@@ -11,7 +11,7 @@ use muster_api::k8s;
 use super::Audit;
 use super::pods::{Place, Pod, Stage};
 use super::world::{World, key_of};
-use crate::io::{Kind, Object, ObjectKey, Tick, Token};
+use crate::io::{Kind, Object, ObjectKey, Token};
 use crate::{Decision, Outcome};
 
 /// What a group asks for.
@@ -199,7 +199,7 @@ fn is_through(pod: &Pod) -> bool {
 
 impl Audit {
     /// A gang was tried.
-    pub(super) fn see_gang(&mut self, now: Tick, decision: &Decision) {
+    pub(super) fn see_gang(&mut self, decision: &Decision) {
         let (Outcome::Gathered { members } | Outcome::Accumulating { members }) =
             &decision.outcome
         else {
@@ -236,43 +236,43 @@ impl Audit {
             }
             self.world.edit(&name, |p| {
                 p.decided = decision.version;
-                (p.tried, p.called, p.asking) = (true, false, false);
+                (p.tried, p.called, p.asking, p.held) = (true, false, false, false);
             });
             self.chosen(&name, node, Stage::Gathered);
         }
         if matches!(decision.outcome, Outcome::Accumulating { .. }) {
             return;
         }
-        if groups.len() != 1 {
+        if groups.len() > 1 {
             self.violation("S2", format!("a gang of members of {groups:?}"));
         }
         for group in groups {
-            self.quorum(now, &group, has_room);
+            self.quorum(&group, "was given room", has_room);
         }
     }
 
-    fn quorum(&mut self, _now: Tick, group: &str, counts: impl Fn(&Pod) -> bool) {
+    fn quorum(&mut self, group: &str, what: &str, counts: impl Fn(&Pod) -> bool) {
         let members = self.world.members(group, counts);
         let members = members.map(|(_, pod)| (pod.uid.as_str(), &pod.labels));
-        if let Err(what) = self.groups.is_met(group, members) {
-            self.violation("S2", what);
+        if let Err(why) = self.groups.is_met(group, members) {
+            self.violation("S2", format!("{what}, but {why}"));
         }
     }
 
     /// A member of a gang is tried by itself: the gang has what it needs.
-    pub(super) fn goes_alone(&mut self, now: Tick, name: &str) {
+    pub(super) fn goes_alone(&mut self, name: &str) {
         let group = self.world.pods.get(name).and_then(|pod| pod.gang.clone());
         if let Some(group) = group {
-            self.quorum(now, &group, is_through);
+            self.quorum(&group, &format!("{name} goes alone"), is_through);
         }
     }
 
     /// A member that waited for its gang is bound: all have room and are ready.
-    pub(super) fn bound_with_gang(&mut self, now: Tick, name: &str) {
+    pub(super) fn bound_with_gang(&mut self, name: &str) {
         let Some(group) = self.world.pods.get(name).and_then(|pod| pod.gang.clone()) else {
             return self.violation("S2", format!("{name} is in no gang"));
         };
-        self.quorum(now, &group, has_room);
+        self.quorum(&group, &format!("{name} is bound"), has_room);
         let waits: BTreeSet<&str> =
             self.world.members(&group, has_room).map(|(key, _)| key).collect();
         let busy = self.groups.pre_binds.values().find(|pod| waits.contains(pod.as_str()));
@@ -280,7 +280,7 @@ impl Audit {
             let what = format!("{name} is bound while PreBind of {busy} is under way");
             self.violation("S2", what);
         }
-        let held = |pod: &Pod| matches!(pod.stage(), Some(Stage::Permit { allowed: false }));
+        let held = |pod: &Pod| pod.held && pod.stage() == Some(Stage::Gathered);
         let other = self.world.members(&group, held).next().map(|(name, _)| name.to_owned());
         if let Some(other) = other {
             let what = format!("{name} is bound while Permit holds {other}");
@@ -299,9 +299,7 @@ impl Audit {
 
     /// A gang gave back the room of all members that waited for each other.
     pub(super) fn gang_gave_up(&mut self, group: &str) {
-        let waits = |pod: &Pod| {
-            matches!(pod.stage(), Some(Stage::Gathered | Stage::Permit { .. }))
-        };
+        let waits = |pod: &Pod| pod.stage() == Some(Stage::Gathered);
         let names: Vec<String> =
             self.world.members(group, waits).map(|(name, _)| name.to_owned()).collect();
         for name in names {

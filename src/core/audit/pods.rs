@@ -86,6 +86,8 @@ pub(super) struct Pod {
     pub(super) tried: bool,
     /// Its cycle waits for an extender.
     pub(super) asking: bool,
+    /// Permit holds it while it waits for its gang, as last looked at.
+    pub(super) held: bool,
     /// What had stirred the cluster when it was last taken from the queue.
     pub(super) stirs: u64,
     /// When it was first seen, and as which.
@@ -131,6 +133,7 @@ impl Pod {
             decided: 0,
             tried: false,
             asking: false,
+            held: false,
             stirs: 0,
             first: now,
             arrival,

@@ -91,6 +91,7 @@ impl Audit {
     /// Whoever holds the pod at Permit may have heard what it waits for.
     fn may_go_on(&mut self, pod: &str) {
         self.world.edit(pod, |p| {
+            p.held = false;
             if let Some(Stage::Permit { .. }) = p.stage() {
                 p.set_stage(Stage::Permit { allowed: true });
             }
@@ -180,7 +181,7 @@ impl Audit {
         match effect {
             Effect::Bind { node, attempt, .. } => {
                 if self.world.pods.get(&name).and_then(Pod::stage) == Some(Stage::Gathered) {
-                    self.bound_with_gang(now, &name);
+                    self.bound_with_gang(&name);
                 }
                 self.bind(&name, node, *attempt);
             }

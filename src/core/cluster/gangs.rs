@@ -10,10 +10,11 @@ use std::sync::Arc;
 use muster_api::k8s;
 
 use super::Cluster;
+use crate::bugs::bug;
 use crate::gang::{Api, Count, GangId, GangKey, GangSpec};
 use crate::hash::TextMap;
 use crate::io::Object;
-use crate::model::{LabelSet, PodId, PodStage};
+use crate::model::{LabelSet, Pod, PodId, PodStage};
 
 /// Members that have ended and are remembered, per gang.
 const MAX_ENDED: usize = 20_000;
@@ -153,7 +154,10 @@ impl Cluster {
     /// Takes in a pod group; the gang if anything that counts has changed.
     pub(crate) fn set_gang(&mut self, object: &Object, seen: u64) -> Option<GangId> {
         let (api, meta) = (Api::of_kind(object.kind())?, object.metadata());
-        let spec = GangSpec::of(object)?;
+        let mut spec = GangSpec::of(object)?;
+        if bug!(self.bugs, GangRoleIgnored) {
+            spec.roles.clear();
+        }
         let gangs = Arc::make_mut(&mut self.gangs);
         let id = gangs.claim(key_of(api, &meta.namespace, &meta.name));
         let gang = gangs.get_mut(id)?;
@@ -266,7 +270,8 @@ impl Cluster {
             standing.held.add(spec.role_of(labels));
         }
         for &id in &gang.members {
-            let Some(pod) = self.pod(id).filter(|p| !p.deleting) else {
+            let counts = |p: &&Pod| !p.deleting || bug!(self.bugs, GangCountsDeleting);
+            let Some(pod) = self.pod(id).filter(counts) else {
                 continue;
             };
             // It has ended, and this watch has not heard of it yet.

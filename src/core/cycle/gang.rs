@@ -15,6 +15,7 @@ use super::binding::{Binding, Stage};
 use super::failure::Failure;
 use super::outside::Outside;
 use super::{Choice, Core, Decision, Outcome};
+use crate::bugs::bug;
 use crate::cluster::{Gang, Standing};
 use crate::framework::Profile;
 use crate::gang::{Count, GangId, GangSpec};
@@ -105,7 +106,7 @@ impl Core {
             return self.forget_words(id);
         }
         // Until it is over the round has the say.
-        if self.has_whole_round(id) {
+        if self.has_whole_round(id) && !bug!(self.bugs, GangExtrasEarly) {
             return;
         }
         let Some(gang) = self.cluster.gang(id).map(Arc::clone) else {
@@ -120,7 +121,8 @@ impl Core {
         let standing = self.standing(id, &gang, &spec);
         let formed = spec.alone || standing.held.suffices(&spec);
         let could = standing.held.plus(&standing.ready);
-        if self.has_round(id) && (formed || !could.suffices(&spec)) {
+        let keeps = spec.accumulate && could.suffices(&spec);
+        if self.has_round(id) && (formed || !keeps) {
             return self.end_accumulation(now, id, formed);
         }
         self.set_formed(now, id, &gang, formed);
@@ -152,6 +154,15 @@ impl Core {
                 self.say(now, id, reason::REJECTED, text);
             }
         }
+    }
+
+    /// Whether as many members have room as the gang asks for.
+    pub(super) fn quorum_holds(&self, id: GangId) -> bool {
+        let gang = self.cluster.gang(id);
+        let spec = gang.and_then(|gang| Some((gang, gang.spec.as_ref()?)));
+        spec.is_some_and(|(gang, spec)| {
+            spec.alone || self.standing(id, gang, spec).held.suffices(spec)
+        })
     }
 
     /// How the members of a gang stand.
@@ -246,7 +257,8 @@ impl Core {
                 }
                 Some(why) => {
                     // Nobody else has seen the room taken: giving it back is no event.
-                    for pod in seated.iter().rev() {
+                    let keeps = usize::from(bug!(self.bugs, GangUndoForgotten));
+                    for pod in seated.iter().skip(keeps).rev() {
                         self.unreserve(*pod);
                     }
                     // Who found no seat goes first the next time, if that is another order.
@@ -358,6 +370,9 @@ impl Core {
                     blocked.get_or_insert(Blocked { pod, shape, role, failure, seated });
                 }
             }
+        }
+        if bug!(self.bugs, GangPartial) && !seated.is_empty() {
+            return None;
         }
         if need.all() == 0 { None } else { blocked }
     }

@@ -363,10 +363,11 @@ impl Core {
             return;
         }
         let (stage, gated_before) = (pod.stage, !pod.gates.is_empty());
-        let started = pod.started;
+        let (started, deleting) = (pod.started, pod.deleting);
         let conditions = std::mem::take(&mut pod.conditions);
         read(pod, wire, seen);
         let reconditioned = pod.conditions != conditions;
+        let goes = pod.deleting != deleting;
         let rank = self.rank_of(wire);
         let Some(pod) = self.cluster.pod_mut(id) else {
             return;
@@ -381,6 +382,9 @@ impl Core {
         }
         let assigned = !wire.spec.node_name.is_empty();
         self.regang(id, wire);
+        if goes {
+            self.gang_stirred(id, true);
+        }
         let relabeled = self.cluster.regroup(id, wire);
         let relabeled = relabeled.filter(|was| was.labels != LabelSet::of(&wire.metadata.labels));
         match stage {

@@ -332,6 +332,13 @@ impl Core {
         all
     }
 
+    /// Looks at the gangs of which anything has changed. [`Core::schedule_one`] does so
+    /// first; whoever wants to see what follows from it apart from the next decision calls
+    /// this before.
+    pub fn settle(&mut self, now: Tick) {
+        self.settle_gangs(now);
+    }
+
     /// Tries the next pod or gang. `None`: nothing is ready.
     pub fn schedule_one(&mut self, now: Tick) -> Option<Decision> {
         self.settle_gangs(now);
@@ -393,8 +400,8 @@ impl Core {
             self.quarantine_gang(now, gang, &*panic)
         });
         if decision.is_none() {
-            let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
-            self.queue.gang_failed(&cx, gang);
+            println!("NONE {:?} {:?}", self.cluster.gang(gang), self.queue.gang(gang));
+            self.queue.idle_gang(gang, false);
             self.queue.gang_changed(gang, false);
         }
         decision

@@ -13,6 +13,7 @@ use muster_api::muster::reason;
 use super::binding::{Left, Stage};
 use super::failure::Failure;
 use super::{Core, Decision, Outcome};
+use crate::bugs::bug;
 use crate::cluster::{Gang, NodeId, Standing};
 use crate::framework::Profile;
 use crate::gang::{GangId, GangSpec};
@@ -109,7 +110,7 @@ impl Core {
 
     /// A member is not in its round any more: the round cannot go on.
     pub(super) fn round_lost(&mut self, gang: GangId) {
-        if self.has_round(gang) {
+        if self.has_round(gang) && !bug!(self.bugs, GangLossIgnored) {
             self.rounds.broken.insert(gang);
         }
     }
@@ -174,9 +175,10 @@ impl Core {
         };
         round.whole = true;
         self.rounds.accumulator.take_if(|one| *one == id);
-        let (pods, profile) = (round.members.clone(), Arc::clone(&round.profile));
-        for pod in pods {
-            let Some(node) = self.bindings.get(&pod).map(|b| b.node) else {
+        for pod in round.members.clone() {
+            // What was kept over a reload ends under the version it began with.
+            let begun = self.bindings.get(&pod).map(|b| (b.node, Arc::clone(&b.profile)));
+            let Some((node, profile)) = begun else {
                 continue;
             };
             if let Err(failure) = self.permit(now, pod, &profile, node) {
@@ -266,7 +268,8 @@ impl Core {
         let gathered = |pod: &PodId| {
             self.bindings.get(pod).is_some_and(|b| matches!(b.stage, Stage::Gathered))
         };
-        if self.rounds.broken.contains(&id) || !round.members.iter().all(gathered) {
+        let all = round.members.iter().all(gathered) || bug!(self.bugs, GangPermitSkipped);
+        if self.rounds.broken.contains(&id) || !all {
             return;
         }
         let members = round.members.clone();
@@ -299,8 +302,14 @@ impl Core {
         let Some(round) = self.rounds.rounds.get(&id) else {
             return;
         };
-        if !round.permitted || round.ready < round.members.len() || self.rounds.broken.contains(&id) {
+        let all = round.ready == round.members.len() || bug!(self.bugs, GangBarrierSkipped);
+        if !round.permitted || !all || self.rounds.broken.contains(&id) {
             return;
+        }
+        // What the gang asks for may have changed, and bound members have gone.
+        if !self.quorum_holds(id) {
+            let failure = Failure::error("fewer members have room than it needs now".into());
+            return self.abort_round(now, id, None, failure, After::Again);
         }
         let members = self.drop_round(id).unwrap_or_default();
         for pod in &members {
@@ -340,6 +349,9 @@ impl Core {
             };
             let begun = begun.begun;
             self.attempt_ended(now, begun, &profile, failure.result());
+            if bug!(self.bugs, GangRoomLeaked) && Some(pod) == members.first() {
+                continue;
+            }
             let room = self.unreserve(*pod);
             self.nominate(now, *pod, None);
             let same = |l: &Left, r: &Left| Arc::ptr_eq(&l.0, &r.0) && Arc::ptr_eq(&l.1, &r.1);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::hints::{Strategy, weigh};
 use super::{Place, PluginMask, Queue, QueueCx};
+use crate::bugs::bug;
 use crate::framework::{ClusterEvent, ExtensionPoint, SortKey};
 use crate::gang::GangId;
 use crate::hash::IdMap;
@@ -416,6 +417,9 @@ impl Queue {
 
     /// Moves the gangs that an event may help.
     pub(super) fn move_gangs(&mut self, cx: &QueueCx<'_>, event: &ClusterEvent) {
+        if bug!(self.bugs, GangEventLost) {
+            return;
+        }
         let weighed = self.gangs.waiting.iter().filter_map(|gang| {
             let entry = self.gangs.entries.get(gang)?;
             let each = entry.rejected.iter().map(|r| {

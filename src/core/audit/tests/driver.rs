@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use muster_api::k8s;
 
+use super::gangs::Gangs;
 use super::reloads::Reloads;
 use crate::audit::{Audit, Audited, PointLog, Violation, Witness};
 use crate::framework::Profile;
@@ -22,6 +23,10 @@ const PODS: u64 = 24;
 pub(super) struct Rng(u64);
 
 impl Rng {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     pub(super) fn below(&mut self, n: u64) -> u64 {
         // SplitMix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -55,7 +60,7 @@ pub(super) struct Driver {
     nodes: BTreeMap<String, k8s::Node>,
     pub(super) pods: BTreeMap<String, k8s::Pod>,
     /// What the watch has yet to show, in order.
-    watch: VecDeque<Input>,
+    pub(super) watch: VecDeque<Input>,
     binds: Vec<(PodRef, String, u64)>,
     calls: Vec<Token>,
     /// What extenders were asked.
@@ -69,6 +74,7 @@ pub(super) struct Driver {
     found: Vec<Violation>,
     scheduled: usize,
     pub(super) reloads: Reloads,
+    pub(super) gangs: Gangs,
 }
 
 /// Runs a random history and says what was wrong, and how many binds there were.
@@ -109,6 +115,7 @@ pub(super) fn run(seed: u64, change: impl FnOnce(&mut Config)) -> (Vec<Violation
         found: Vec::new(),
         scheduled: 0,
         reloads,
+        gangs: Gangs::new(seed),
     };
     for i in 0..3 {
         driver.upsert_node(&format!("n{i}"));
@@ -121,6 +128,7 @@ pub(super) fn run(seed: u64, change: impl FnOnce(&mut Config)) -> (Vec<Violation
     }
     for at in 0..STEPS {
         driver.step();
+        driver.gang_step();
         driver.reload(at);
         if !driver.found.is_empty() {
             return (driver.found, driver.scheduled);
@@ -154,7 +162,8 @@ impl Driver {
             26 => self.end_one(),
             27 | 28 if !self.asked.is_empty() => self.extend(),
             _ => {
-                let _ = self.core.schedule_one(self.now);
+                let d = self.core.schedule_one(self.now);
+                if std::env::var("DBG").is_ok() && let Some(d) = d { println!("{:?} DECISION {:?} {:?} {:?} {:?}", self.now, d.pod.name, d.gang.map(|g| g.to_string()), d.outcome, d.message); }
             }
         }
         self.look();
@@ -162,6 +171,7 @@ impl Driver {
 
     pub(super) fn look(&mut self) {
         for effect in self.core.take_effects() {
+            if std::env::var("DBG").is_ok() { println!("{:?} EFFECT {effect:?}", self.now); }
             match effect {
                 Effect::Bind { pod, node, attempt } => {
                     self.binds.push((pod, node.to_string(), attempt));
@@ -266,6 +276,7 @@ impl Driver {
         if self.rng.one_in(10) {
             wire.spec.preemption_policy = Some("Never".into());
         }
+        self.gangs.join(&mut wire);
         self.pods.insert(name.to_owned(), wire);
         self.publish(name);
     }
@@ -357,6 +368,7 @@ impl Driver {
                 gone.status.phase = self.rng.pick(&["Succeeded", "Failed"]).into();
                 self.version += 1;
                 gone.metadata.resource_version = self.version.to_string();
+                self.watch.extend(self.gangs.end(&gone));
                 self.watch.push_back(Input::Pod(Change::Upsert(Box::new(gone))));
             }
             _ => {
@@ -434,6 +446,7 @@ impl Driver {
     fn deliver(&mut self, most: usize) {
         for _ in 0..most {
             let Some(input) = self.watch.pop_front() else { return };
+            if std::env::var("DBG").is_ok() { println!("{:?} INPUT {}", self.now, format!("{input:?}").chars().take(300).collect::<String>()); }
             self.core.apply(self.now, input);
             self.look();
         }

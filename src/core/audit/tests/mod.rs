@@ -2,6 +2,7 @@
 
 mod driver;
 mod extenders;
+mod gangs;
 mod histories;
 mod preemptions;
 mod reloads;

@@ -34,3 +34,20 @@ fn every_seeded_bug_is_found() {
     }
     assert_eq!(missed, [], "not found within {WITHIN} seeds");
 }
+
+#[test]
+fn one() {
+    let mut bad = 0;
+    let from: u64 = std::env::var("FROM").map_or(0, |s| s.parse().unwrap());
+    let n: u64 = std::env::var("N").map_or(2000, |s| s.parse().unwrap());
+    for seed in from..from + n {
+        let (violations, _) = run(seed, |_| {});
+        if !violations.is_empty() {
+            println!("seed {seed}: {violations:?}");
+            bad += 1;
+            if bad > 12 {
+                return;
+            }
+        }
+    }
+}

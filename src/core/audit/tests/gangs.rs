@@ -1,0 +1,120 @@
+//! Random pod groups in random histories: created, changed, deleted and listed anew, with
+//! members of every kind.
+
+use serde_json::json;
+
+use super::driver::{Driver, Rng};
+use crate::io::{Change, Input, Kind, Object, ObjectKey};
+use crate::testing::wire;
+use muster_api::k8s;
+
+const GROUPS: u64 = 3;
+
+/// What a history has of gangs. By chances of its own: what a seed meant before there
+/// were gangs it still means.
+pub(super) struct Gangs {
+    rng: Rng,
+    on: bool,
+    groups: std::collections::BTreeMap<String, Object>,
+    ended: Vec<k8s::Pod>,
+}
+
+impl Gangs {
+    pub(super) fn new(seed: u64) -> Self {
+        let rng = Rng::new(seed ^ 0x6761_6e67);
+        Self { rng, on: seed % 3 == 1, groups: <_>::default(), ended: Vec::new() }
+    }
+
+    /// Makes a pod a member, perhaps.
+    pub(super) fn join(&mut self, pod: &mut k8s::Pod) {
+        if !self.on || self.rng.one_in(3) {
+            return;
+        }
+        let group = format!("g{}", self.rng.below(GROUPS));
+        pod.metadata.labels.insert("muster.dev/pod-group".into(), group);
+        let role = if self.rng.one_in(3) { "launcher" } else { "worker" };
+        pod.metadata.labels.insert("role".into(), role.into());
+    }
+
+    /// A member has ended.
+    pub(super) fn end(&mut self, pod: &k8s::Pod) -> Option<Input> {
+        let member = pod.metadata.labels.contains_key("muster.dev/pod-group");
+        if !self.on || !member {
+            return None;
+        }
+        self.ended.push(pod.clone());
+        Some(Input::Ended(Kind::EndedMember, Change::Upsert(Box::new(pod.clone()))))
+    }
+
+    fn group(&mut self, name: &str) -> Object {
+        let rng = &mut self.rng;
+        let mut spec = json!({
+            "minMember": 1 + rng.below(4),
+            "scheduleTimeoutSeconds": 2 + rng.below(20),
+        });
+        if rng.one_in(3) {
+            spec["minMember"] = json!(2 + rng.below(3));
+            spec["roles"] = json!([
+                {"name": "launcher", "minMember": rng.below(2),
+                 "selector": {"matchLabels": {"role": "launcher"}}},
+                {"name": "worker", "minMember": 1,
+                 "selector": {"matchLabels": {"role": "worker"}}},
+            ]);
+        }
+        if rng.one_in(3) {
+            spec["reservation"] = json!("Accumulate");
+        }
+        if rng.one_in(3) {
+            spec["whenHalfBound"] = json!("Wait");
+        }
+        if rng.one_in(3) {
+            spec["starvationSeconds"] = json!(1 + rng.below(20));
+        }
+        let meta = json!({"name": name, "namespace": "default", "uid": format!("u-{name}")});
+        Object::PodGroup(wire(json!({"metadata": meta, "spec": spec})))
+    }
+}
+
+impl Driver {
+    /// Something may happen to groups.
+    pub(super) fn gang_step(&mut self) {
+        if !self.gangs.on || !self.gangs.rng.one_in(12) {
+            return;
+        }
+        let name = format!("g{}", self.gangs.rng.below(GROUPS));
+        match self.gangs.rng.below(12) {
+            0 => {
+                if self.gangs.groups.remove(&name).is_some() {
+                    let key = ObjectKey { namespace: "default".into(), name, ..<_>::default() };
+                    self.watch.push_back(Input::ObjectGone(Kind::PodGroup, key));
+                }
+            }
+            1 => self.relist_groups(),
+            2 => {
+                if let Some(pod) = self.gangs.ended.pop() {
+                    let k8s::ObjectMeta { namespace, name, uid, .. } = pod.metadata;
+                    let gone = Change::Delete(ObjectKey { namespace, name, uid });
+                    self.watch.push_back(Input::Ended(Kind::EndedMember, gone));
+                }
+            }
+            _ => {
+                let group = self.gangs.group(&name);
+                self.gangs.groups.insert(name, group.clone());
+                self.watch.push_back(Input::Object(Box::new(group)));
+            }
+        }
+    }
+
+    fn relist_groups(&mut self) {
+        self.watch.retain(|input| match input {
+            Input::Object(object) => object.kind() != Kind::PodGroup,
+            Input::ObjectGone(kind, _) => *kind != Kind::PodGroup,
+            _ => true,
+        });
+        self.core.apply(self.now, Input::RelistStarted(Kind::PodGroup));
+        for group in self.gangs.groups.values() {
+            self.core.apply(self.now, Input::Object(Box::new(group.clone())));
+        }
+        self.core.apply(self.now, Input::RelistDone(Kind::PodGroup));
+    }
+}
