@@ -2,12 +2,13 @@
 //!
 //! Sees only what the API server accepted. Keeps its own ledger, with its own
 //! arithmetic, and says what should never be: a node with more on it than it has
-//! (S1), a pod that moved or a late write of a deposed leader (S3), a victim that a
+//! (S1), a gang of which a part is bound (S2), a pod that moved or a late write of a deposed leader (S3), a victim that a
 //! budget guards or that is no less important (S4, S5), a pod that was not ours (S6); and, when everything has come to rest, what `rest` finds. Must
 //! never share code with a plugin.
 
 mod evictions;
 mod fit;
+mod gangs;
 pub(crate) mod rest;
 
 use std::collections::BTreeMap;
@@ -68,6 +69,8 @@ pub(crate) struct Checker {
     allocatable: BTreeMap<String, Amounts>,
     used: BTreeMap<String, Amounts>,
     placed: BTreeMap<PodId, Placed>,
+    /// By namespace and name.
+    gangs: BTreeMap<(String, String), gangs::Gang>,
     verdict: Verdict,
     terms: Terms,
 }
@@ -162,6 +165,7 @@ impl Checker {
 
     /// One accepted write.
     pub(crate) fn observe(&mut self, now: Tick, notice: &Notice) {
+        self.observe_gangs(now, notice);
         match notice {
             Notice::Node { object, deleted: true, .. } => {
                 self.allocatable.remove(&object.metadata.name);
