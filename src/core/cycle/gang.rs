@@ -108,6 +108,13 @@ impl Core {
         let standing = self.standing(id, &gang, &spec);
         let formed = spec.alone || standing.held.suffices(&spec);
         self.set_formed(now, id, &gang, formed);
+        // On their way is not there: a bind may still fail.
+        if !gang.was_formed
+            && standing.settled.suffices(&spec)
+            && let Some(gang) = self.cluster.gang_mut(id)
+        {
+            gang.was_formed = true;
+        }
         self.note_half_bound(now, id, &gang, &spec, &standing, formed);
         if formed {
             self.queue.idle_gang(id, standing.going == 0);
@@ -148,7 +155,6 @@ impl Core {
         }
         if let Some(gang) = self.cluster.gang_mut(id) {
             gang.formed = formed;
-            gang.was_formed |= formed;
         }
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         if formed {
