@@ -362,10 +362,11 @@ impl Core {
             return;
         }
         let (stage, gated_before) = (pod.stage, !pod.gates.is_empty());
-        let started = pod.started;
+        let (started, leaving) = (pod.started, pod.deleting);
         let conditions = std::mem::take(&mut pod.conditions);
         read(pod, wire, seen);
         let reconditioned = pod.conditions != conditions;
+        let leaves = pod.deleting != leaving;
         let rank = self.rank_of(wire);
         let Some(pod) = self.cluster.pod_mut(id) else {
             return;
@@ -382,6 +383,10 @@ impl Core {
         self.regang(id, wire);
         let relabeled = self.cluster.regroup(id, wire);
         let relabeled = relabeled.filter(|was| was.labels != LabelSet::of(&wire.metadata.labels));
+        // Who goes does not count for its gang any more, and labels say in which role.
+        if leaves || relabeled.is_some() {
+            self.gang_stirred(id, true);
+        }
         match stage {
             PodStage::Pending if !assigned => {
                 let changed = (relabeled.is_some(), reconditioned);
