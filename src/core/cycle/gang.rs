@@ -105,9 +105,13 @@ impl Core {
             let text = format!("waiting for pod group {} to exist", gang.key);
             return self.say(now, id, reason::GANG_INCOMPLETE, text);
         };
-        let standing = self.standing(id, &gang, &spec);
+        let mut standing = self.standing(id, &gang, &spec);
         let formed = spec.alone || standing.held.suffices(&spec);
         self.set_formed(now, id, &gang, formed);
+        if gang.formed != formed {
+            // Members that went alone are with their gang again, or the other way round.
+            standing = self.standing(id, &gang, &spec);
+        }
         // On their way is not there: a bind may still fail.
         if !gang.was_formed
             && standing.settled.suffices(&spec)
