@@ -195,9 +195,9 @@ impl Engine<'_> {
         if known {
             truth.left_waiting(&mut findings);
             truth.gangs_left_waiting(&mut findings);
-            let calm = self.link.faults.end();
-            self.checker.half_bound(now, calm, self.api.budgets());
         }
+        let calm = self.link.faults.end();
+        self.checker.half_bound(now, calm, self.api.budgets());
         for finding in &findings {
             self.checker.found(now, finding);
         }

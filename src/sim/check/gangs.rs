@@ -53,7 +53,7 @@ impl Gang {
         let whole = self.group.as_ref().is_some_and(|group| is_met(group, all));
         self.whole |= whole;
         self.half_since = match self.half_since {
-            _ if whole || self.live().next().is_none() => None,
+            _ if whole || self.group.is_none() || self.live().next().is_none() => None,
             since => since.or(Some(now)),
         };
     }
