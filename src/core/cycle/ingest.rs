@@ -428,6 +428,10 @@ impl Core {
             PodStage::Away(_) if assigned => drop(self.recharge(now, id, wire)),
             PodStage::Bound(_) | PodStage::Away(_) => {}
         }
+        if matches!(stage, PodStage::Pending | PodStage::Assumed(_)) && assigned {
+            // From now on it is seen to be bound: its gang may be whole.
+            self.gang_stirred(id, false);
+        }
         self.condition_seen(now, id);
     }
 
