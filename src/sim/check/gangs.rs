@@ -36,6 +36,10 @@ pub(super) struct Gang {
     members: BTreeMap<PodId, Arc<Pod>>,
     /// It was whole at some time.
     whole: bool,
+    /// Since when it is whole.
+    whole_since: Option<Tick>,
+    /// The longest time that it was whole and is no more.
+    longest: Micros,
     /// Somebody else bound a member.
     foreign: bool,
     /// Since when only a part is bound.
@@ -52,6 +56,13 @@ impl Gang {
         let all = self.members.values().map(|pod| &**pod).filter(|pod| counts(pod));
         let whole = self.group.as_ref().is_some_and(|group| is_met(group, all));
         self.whole |= whole;
+        self.whole_since = match self.whole_since {
+            Some(since) if !whole => {
+                self.longest = self.longest.max(now.0 - since.0);
+                None
+            }
+            since => since.or(whole.then_some(now)),
+        };
         self.half_since = match self.half_since {
             _ if whole || self.group.is_none() || self.live().next().is_none() => None,
             since => since.or(Some(now)),
@@ -103,8 +114,9 @@ impl Checker {
             return self.violation(now, "S2", &format!("{name} was let go, and is in no gang"));
         };
         let key = (member.metadata.namespace.clone(), group.to_owned());
-        let whole = self.gangs.get(&key).is_some_and(|gang| gang.whole);
-        if whole && self.terms.sees_all {
+        // What was whole for a moment only a scheduler may miss.
+        let whole = self.gangs.get(&key).map_or(0, |gang| gang.longest);
+        if whole > self.terms.behind && self.terms.sees_all {
             let what = format!("{name} was let go, but its gang was whole");
             self.violation(now, "S2", &what);
         }

@@ -21,7 +21,7 @@ use crate::model::api::{Notice, PodId};
 use crate::model::objects::is_terminal;
 use crate::model::requests::{Amounts, amounts, pod_requests};
 use crate::scenario::{Action, Blow, Fault, SCHEDULER_NAME, Scenario};
-use crate::time::{show_duration, since_epoch};
+use crate::time::{MINUTE, Micros, SECOND, show_duration, since_epoch};
 
 /// Something that should never be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +81,8 @@ pub(crate) struct Checker {
 struct Terms {
     /// Whoever binds has seen all that is on a node.
     sees_all: bool,
+    /// How far behind its watches may be, at most.
+    behind: Micros,
     /// Two processes never both believe that they may write.
     one_writer: bool,
 }
@@ -100,13 +102,14 @@ impl Terms {
         // A successor may not have heard of its predecessor's last binds.
         let late = drawn(&[Fault::SlowWatch, Fault::CutStream]) || !plan.blows.is_empty();
         let sees_all = !(blind || several || plan.kills() && late);
-        Self { sees_all, one_writer: !(jumps && (several || plan.kills())) }
+        let behind = if late { MINUTE } else { SECOND };
+        Self { sees_all, behind, one_writer: !(jumps && (several || plan.kills())) }
     }
 }
 
 impl Default for Terms {
     fn default() -> Self {
-        Self { sees_all: true, one_writer: true }
+        Self { sees_all: true, behind: SECOND, one_writer: true }
     }
 }
 
