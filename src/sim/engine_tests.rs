@@ -111,7 +111,8 @@ workloads:
     kind: Pod
     replicas: 6
     requests: {{cpu: 1, memory: 1Gi, nvidia.com/gpu: 1}}
-    podGroup: {{minMember: {least}, scheduleTimeoutSeconds: 60{more}}}"
+    podGroup: {{minMember: {least}, scheduleTimeoutSeconds: 60{more}}}
+events: [{{at: 10m, cordon: n-0}}]"
         );
         run(&yaml, Bug::None).verdict.violations.join("\n")
     };
