@@ -209,6 +209,11 @@ impl Cluster {
         news.then_some(id)
     }
 
+    /// Whether a pod of this UID is a member that has ended well.
+    pub(crate) fn has_succeeded(&self, uid: &str) -> bool {
+        self.gangs.ended.contains_key(uid)
+    }
+
     /// A member that had ended is no more; the gang if it was counted.
     pub(crate) fn ended_gone(&mut self, uid: &str) -> Option<GangId> {
         if !self.gangs.ended.contains_key(uid) {

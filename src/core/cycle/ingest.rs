@@ -271,6 +271,8 @@ impl Core {
             known = None;
         }
         match known {
+            // The watch of ended members was faster: what this one still shows is old.
+            None if self.cluster.has_succeeded(&meta.uid) => {}
             None => self.add_pod(now, key.into(), wire),
             Some(pod) => self.update_pod(now, pod, wire),
         }
