@@ -4,7 +4,7 @@ use muster_api::{k8s, muster};
 
 use super::harness::{Harness, check};
 use crate::io::{Change, Input, Kind, Object};
-use crate::testing::{NodeExt as _, PodExt as _, node, pod};
+use crate::testing::{PodExt as _, node, pod};
 
 fn member(name: &str) -> k8s::Pod {
     let mut pod = pod(name).req(&[("cpu", "1")]);
