@@ -81,6 +81,8 @@ pub(crate) enum Event {
     Kubelet(kubelet::Timer),
     /// A user submits a workload.
     Submit { workload: u32, round: u32 },
+    /// A user creates the pod group of a workload, later than the workload itself.
+    Group { workload: u32, round: u32 },
     /// An event of the scenario.
     Cluster(usize),
     /// The pods of a lost node are collected.
@@ -106,6 +108,17 @@ impl Event {
                 !serial.dry
             }
             _ => true,
+        }
+    }
+
+    /// Whether the world has not come to rest by then. What is asked for again and again
+    /// and refused changes nothing; if it is not refused, the write itself stirs.
+    pub(crate) fn stirs(&self) -> bool {
+        match self {
+            Self::Call(_, serial, ..) | Self::Answer(_, serial, _) | Self::Again(_, serial) => {
+                !serial.release && self.moves()
+            }
+            _ => self.moves(),
         }
     }
 

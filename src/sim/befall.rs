@@ -30,6 +30,11 @@ impl Engine<'_> {
                     self.link.faults.counts.evictions[usize::from(refused)] += 1;
                 }
             }
+            Action::DeleteGroup(group) => {
+                if let Some((namespace, name)) = group.split_once('/') {
+                    self.api.delete_group(namespace, name);
+                }
+            }
             Action::Ungate(workload) => self.ungate(workload),
             Action::Bind { pod, node } => {
                 let Some(stored) = self.pod_called(pod).and_then(|id| self.api.pod(id)) else {
@@ -41,7 +46,11 @@ impl Engine<'_> {
                     name: meta.name.as_str().into(),
                     uid: meta.uid.as_str().into(),
                 };
+                let object = std::sync::Arc::clone(&stored.object);
                 let bound = self.api.bind(&pod, node).is_ok();
+                if bound {
+                    self.checker.bound_by_others(&object);
+                }
                 self.link.faults.counts.foreign_binds += u64::from(bound);
             }
             _ => self.link.faults.counts.node_changes += 1,

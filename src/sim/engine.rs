@@ -4,7 +4,7 @@
 //! [`Link`]; everything the API server accepts is seen by the record and by the
 //! checker before anyone else. No wall clock, no threads, no chance but the seed's.
 
-use muster_core::io::{Effect, Input, Request, Tick};
+use muster_core::io::{Effect, Input, Kind, Request, Tick};
 
 use crate::agenda::{Agenda, Event};
 use crate::check::{Checker, Finding};
@@ -17,6 +17,8 @@ use crate::model::api::{Api, Notice};
 use crate::model::cluster::{Cluster, ORPHAN_QUARANTINE, UNREACHABLE};
 use crate::model::jobs::Jobs;
 use crate::model::kubelet::{Kubelets, Timer};
+use crate::model::log::watched;
+use crate::model::objects;
 use crate::outcome::{Ended, Outcome, Progress, Unsettled};
 use crate::record::Record;
 use crate::rng::Rng;
@@ -49,6 +51,8 @@ pub(crate) struct Engine<'a> {
     cluster: Cluster,
     /// The scheduler processes; none where one was killed and is not back yet.
     pub(crate) processes: Vec<Option<Process>>,
+    /// The kinds that they watch: pod groups only where there are any.
+    pub(crate) watched: &'static [Kind],
     pub(crate) starts: Vec<u32>,
     pub(crate) maker: Maker<'a>,
     /// How schedulers are set up now.
@@ -92,6 +96,7 @@ impl<'a> Engine<'a> {
             jobs: Jobs::new(&rng),
             cluster: Cluster::default(),
             processes: (0..replicas).map(|_| None).collect(),
+            watched: watched(scenario.names_groups()),
             starts: vec![0; replicas],
             maker,
             rules: scenario.scheduler.clone(),
@@ -137,6 +142,11 @@ impl<'a> Engine<'a> {
             for round in 0..workload.repeat {
                 let at = EPOCH.after_micros(workload.at + workload.every * i64::from(round));
                 self.agenda.push(at, Event::Submit { workload: index, round });
+                let late = workload.pod_group.as_ref().map_or(0, |group| group.after);
+                if late > 0 {
+                    let at = at.after_micros(late);
+                    self.agenda.push(at, Event::Group { workload: index, round });
+                }
             }
         }
         for (index, event) in scenario.events.iter().enumerate() {
@@ -179,7 +189,7 @@ impl<'a> Engine<'a> {
                 break Ended::Quiet;
             };
             self.now = at;
-            if event.moves() {
+            if event.stirs() {
                 self.stirred = at;
             }
             self.step(event);
@@ -251,6 +261,7 @@ impl<'a> Engine<'a> {
             Event::Notify(Watcher::Controllers, notice) => {
                 self.jobs.observe(now, &notice, &self.scenario.workloads, &mut self.api);
                 self.api.reconcile_budgets(now);
+                self.api.reconcile_groups(now);
             }
             Event::Notify(_, notice) => {
                 let timers = self.kubelets.observe(now, &notice, &self.api);
@@ -264,7 +275,14 @@ impl<'a> Engine<'a> {
             Event::Submit { workload, round } => {
                 let scenario = self.scenario;
                 let submitted = (workload, &scenario.workloads[workload as usize]);
+                if submitted.1.pod_group.as_ref().is_some_and(|group| group.after == 0) {
+                    self.api.add_group(now, objects::pod_group(submitted.1, round));
+                }
                 self.jobs.submit(now, submitted, round, &mut self.api);
+            }
+            Event::Group { workload, round } => {
+                let workload = &self.scenario.workloads[workload as usize];
+                self.api.add_group(now, objects::pod_group(workload, round));
             }
             Event::Cluster(index) => self.act(&self.scenario.events[index].action),
             Event::Orphans(node) => Cluster::collect_orphans(&node, &mut self.api),
@@ -325,7 +343,9 @@ impl<'a> Engine<'a> {
         };
         if let Some(attempt) = attempt {
             self.attempts += 1;
-            if let Some(id) = self.api.find(&attempt.pod) {
+            let members = attempt.gang.map(|gang| self.api.waiting_members(&gang));
+            let one = || self.api.find(&attempt.pod).into_iter().collect();
+            for id in members.unwrap_or_else(one) {
                 self.record.attempted(id);
             }
         }
@@ -367,6 +387,9 @@ impl<'a> Engine<'a> {
                 continue; // read by people only, and the condition says the same
             }
             self.digest_effect(&effect);
+            if let Effect::Group(_) = effect {
+                continue; // for the controller that writes the status of groups
+            }
             self.submit(who, effect);
             if self.link.faults.strikes(now, Fault::KillBetweenEffects) {
                 let back = self.link.faults.comeback();
@@ -392,6 +415,12 @@ impl<'a> Engine<'a> {
                 self.digest.text(&pod.uid);
                 self.digest.text(&victim.uid);
                 self.digest.number(u64::from(how.is_dry_run()));
+            }
+            Effect::Group(says) => {
+                self.digest.text(&says.gang.to_string());
+                self.digest.text(says.reason);
+                self.digest.text(&says.message);
+                self.digest.number(u64::from(says.gave_up));
             }
             Effect::Event(_) | Effect::Call { .. } => {}
         }

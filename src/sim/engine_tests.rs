@@ -100,3 +100,32 @@ workloads:
     assert!(twice.refused > 0);
     assert_eq!(twice.verdict.binds, 8);
 }
+
+#[test]
+fn the_checker_finds_a_gang_that_is_torn() {
+    let gang = |least: u32, more: &str| {
+        let yaml = format!(
+            "{TWO_NODES}
+workloads:
+  - name: g
+    kind: Pod
+    replicas: 6
+    requests: {{cpu: 1, memory: 1Gi, nvidia.com/gpu: 1}}
+    podGroup: {{minMember: {least}, scheduleTimeoutSeconds: 60{more}}}
+events: [{{at: 10m, cordon: n-0}}]"
+        );
+        run(&yaml, Bug::None).verdict.violations.join("\n")
+    };
+    // First fit knows no gangs: it places four of six.
+    assert!(gang(6, "").contains("S2"), "{}", gang(6, ""));
+    assert!(gang(6, "").contains("4 of 6 members of default/g are bound"));
+    assert_eq!(gang(4, ""), "", "four are enough");
+    assert_eq!(gang(6, ", whenHalfBound: Wait"), "", "a part may wait for the rest");
+    let yaml = format!(
+        "{TWO_NODES}
+workloads:
+  - {{name: p, kind: Pod, labels: {{muster.dev/pod-group: g}}, requests: {{cpu: 1, memory: 1Gi}}}}"
+    );
+    let found = run(&yaml, Bug::None).verdict.violations.join("\n");
+    assert!(found.contains("1 members of default/g are bound, but their pod group never existed"));
+}

@@ -42,6 +42,8 @@ pub struct Counts {
     pub dry_runs: u64,
     /// Pods evicted by a scheduler.
     pub preempted: u64,
+    /// Members of half-bound gangs that a scheduler let go.
+    pub released: u64,
     /// Evictions, dry runs among them, that a budget kept a scheduler from.
     pub refused_victims: u64,
     /// Nodes that changed, were lost or came back.
@@ -67,6 +69,7 @@ impl Counts {
             ("refusedEviction", self.evictions[1]),
             ("dryRun", self.dry_runs),
             ("preempted", self.preempted),
+            ("released", self.released),
             ("refusedVictim", self.refused_victims),
             ("nodeChange", self.node_changes),
             ("misfit", self.misfits),
@@ -92,6 +95,7 @@ impl Counts {
         self.evictions[1] += other.evictions[1];
         self.dry_runs += other.dry_runs;
         self.preempted += other.preempted;
+        self.released += other.released;
         self.refused_victims += other.refused_victims;
         self.node_changes += other.node_changes;
         self.misfits += other.misfits;

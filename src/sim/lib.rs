@@ -25,6 +25,7 @@ mod link;
 pub mod model;
 mod outcome;
 mod progress;
+mod read;
 pub mod record;
 pub mod report;
 pub mod rng;

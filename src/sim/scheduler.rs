@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use muster_core::gang::GangKey;
 use muster_core::io::{Effect, Input, Kind, PodRef, Tick};
 use muster_core::report::Observation;
 use muster_core::{CacheView, Config, Core, Decision, Outcome, QueueView, Reload, ReloadError};
@@ -60,8 +61,10 @@ pub trait Brain {
 /// One decision on one pod.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    /// The pod.
+    /// The pod; of a gang, any member.
     pub pod: PodRef,
+    /// The gang, if one was tried: all its members that wait were.
+    pub gang: Option<GangKey>,
     /// Whether it got a node.
     pub placed: bool,
     /// Why not.
@@ -79,10 +82,12 @@ pub enum Complaint {
 
 pub(crate) fn attempt_of(decision: Decision) -> Attempt {
     let placed = match decision.outcome {
-        Outcome::Scheduled { .. } | Outcome::WaitingOnPermit { .. } => true,
+        Outcome::Scheduled { .. } | Outcome::WaitingOnPermit { .. } | Outcome::Gathered { .. } => {
+            true
+        }
         Outcome::Unschedulable | Outcome::Error | Outcome::Skipped | Outcome::Asking => false,
     };
-    Attempt { pod: decision.pod, placed, message: decision.message }
+    Attempt { pod: decision.pod, gang: decision.gang, placed, message: decision.message }
 }
 
 pub(crate) fn complaints_of(core: &mut Core) -> Vec<Complaint> {
@@ -181,15 +186,24 @@ pub(crate) struct Process {
     timer_at: Option<Tick>,
     /// How far its clock is ahead.
     offset: Micros,
+    /// The kinds that it watches.
+    watched: &'static [Kind],
     listed: [bool; WATCHED.len()],
     /// When all kinds were listed first, by its own clock.
     listed_at: Option<Tick>,
 }
 
 impl Process {
-    pub(crate) fn new(brain: Box<dyn Brain>, now: Tick, me: Identity, elects: bool) -> Self {
+    pub(crate) fn new(
+        brain: Box<dyn Brain>,
+        now: Tick,
+        me: Identity,
+        elects: bool,
+        watched: &'static [Kind],
+    ) -> Self {
         Self {
             brain,
+            watched,
             me,
             writer: Writer::default(),
             streams: [Stream::default(); WATCHED.len()],
@@ -242,7 +256,7 @@ impl Process {
         let local = self.local(now);
         if let Input::RelistDone(kind) = input {
             self.listed[slot(kind)] = true;
-            if self.listed == [true; WATCHED.len()] {
+            if self.watched.iter().all(|kind| self.listed[slot(*kind)]) {
                 self.listed_at.get_or_insert(local);
             }
         }

@@ -181,7 +181,7 @@ impl Brain for FirstFit {
             })),
         }
         let placed = !fitting.is_empty();
-        Some(Attempt { pod, placed, message: (!placed).then_some(message) })
+        Some(Attempt { pod, gang: None, placed, message: (!placed).then_some(message) })
     }
 
     fn next_deadline(&self) -> Option<Tick> {

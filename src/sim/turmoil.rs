@@ -11,7 +11,6 @@ use crate::check::rest::{Statement, Truth};
 use crate::engine::Engine;
 use crate::lease::{Identity, RETRY};
 use crate::link::Replica;
-use crate::model::log::WATCHED;
 use crate::scenario::{Blow, Fault, ReloadSpec};
 use crate::scheduler::Process;
 use crate::time::{Micros, SECOND};
@@ -29,11 +28,13 @@ impl Engine<'_> {
         let me = (replica, self.starts[index]);
         let config = (self.maker.config)(&self.rules);
         let brain = (self.maker.brain)(config);
-        self.processes[index] = Some(Process::new(brain, self.now, me, self.lease.is_some()));
+        let elects = self.lease.is_some();
+        let process = Process::new(brain, self.now, me, elects, self.watched);
+        self.processes[index] = Some(process);
         if self.starts[index] == 0 {
             self.first_list(me);
         } else {
-            WATCHED.into_iter().for_each(|kind| self.reconnect(me, kind));
+            self.watched.iter().for_each(|kind| self.reconnect(me, *kind));
         }
         if self.lease.is_some() {
             self.agenda.push(self.now, Event::Lease(me));
@@ -158,7 +159,7 @@ impl Engine<'_> {
     fn cut_all(&mut self, only: Option<Replica>) {
         let all: Vec<Identity> = self.processes.iter().flatten().map(|p| p.me).collect();
         for who in all.into_iter().filter(|who| only.is_none_or(|only| only == who.0)) {
-            WATCHED.into_iter().for_each(|kind| self.cut(who, kind));
+            self.watched.iter().for_each(|kind| self.cut(who, *kind));
         }
     }
 
@@ -193,7 +194,10 @@ impl Engine<'_> {
         }
         if known {
             truth.left_waiting(&mut findings);
+            truth.gangs_left_waiting(&mut findings);
         }
+        let calm = self.link.faults.end();
+        self.checker.half_bound(now, calm, self.api.budgets());
         for finding in &findings {
             self.checker.found(now, finding);
         }

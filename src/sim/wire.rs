@@ -6,10 +6,7 @@
 
 use std::sync::Arc;
 
-use muster_api::k8s::{self, Node, Pod};
-use muster_core::io::{
-    Change, Effect, Input, Kind, Object, ObjectKey, Removal, Reply, Request, Tick,
-};
+use muster_core::io::{Effect, Input, Kind, Removal, Reply, Request, Tick};
 use muster_core::outbox::{CALL_DEADLINE, Evict, Failure, NOT_LEADING, PodCall};
 
 use crate::agenda::{Event, Item, Manner};
@@ -21,11 +18,12 @@ use crate::model::api::Notice;
 use crate::model::cluster::ORPHAN_QUARANTINE;
 use crate::model::errors::ApiError;
 use crate::model::eviction::{DeleteOptions, budget_spent};
-use crate::model::log::{Listing, WATCHED};
-use crate::model::objects::is_terminal;
+use crate::model::log::Listing;
+use crate::model::objects::{is_ended_member, is_terminal};
+use crate::read::{read, read_node, read_object, read_pod};
 use crate::scenario::Fault;
 use crate::time::Micros;
-use crate::writer::{After, Serial};
+use crate::writer::{After, Serial, is_release};
 
 /// Objects of a list arrive this far apart when things may go wrong in between.
 const LIST_STEP: Micros = 50;
@@ -33,9 +31,9 @@ const LIST_STEP: Micros = 50;
 impl Engine<'_> {
     /// A scheduler's first list, which nobody disturbs.
     pub(crate) fn first_list(&mut self, who: Identity) {
-        for kind in WATCHED {
+        for kind in self.watched {
             let revision = self.api.revision();
-            self.list(who, kind, revision, 0);
+            self.list(who, *kind, revision, 0);
         }
     }
 
@@ -55,6 +53,11 @@ impl Engine<'_> {
             }
             None if kind == Kind::Pod => {
                 Listing::Pods(self.api.pods().map(|(_, p)| (p.object.clone(), false)).collect())
+            }
+            None if kind == Kind::EndedMember => {
+                let pods = self.api.pods().map(|(_, p)| p.object.clone());
+                let ended = pods.filter(|pod| is_ended_member(pod));
+                Listing::Pods(ended.map(|pod| (pod, false)).collect())
             }
             None => Listing::Objects(self.api.objects(kind).map(|o| (o, false)).collect()),
         };
@@ -91,7 +94,8 @@ impl Engine<'_> {
         let Ok(missed) = log.since(kind, revision) else {
             return false;
         };
-        let missed: Vec<Notice> = missed.iter().map(|(_, notice)| notice.clone()).collect();
+        let shown = missed.iter().filter(|(_, notice)| notice.is_shown_by(kind));
+        let missed: Vec<Notice> = shown.map(|(_, notice)| notice.clone()).collect();
         let Some(generation) = self.process(who).map(|p| {
             let stream = p.stream(kind);
             stream.connected = true;
@@ -167,15 +171,15 @@ impl Engine<'_> {
             }
             Item::Node(node, broken) => read_node(&node, broken),
             // The field selector leaves out pods that have ended.
-            Item::Pod(pod, _) if is_terminal(&pod) => return,
-            Item::Pod(pod, broken) => read_pod(&pod, broken),
+            Item::Pod(pod, _) if kind == Kind::Pod && is_terminal(&pod) => return,
+            Item::Pod(pod, broken) => read_pod(kind, &pod, broken),
             Item::Object(object, broken) => read_object(&object, broken),
             Item::Notice(notice) => {
                 let revision = notice.revision();
                 if let Some(process) = self.process(who) {
                     process.stream(kind).seen = revision;
                 }
-                read(&notice)
+                read(kind, &notice)
             }
         };
         match input {
@@ -320,15 +324,20 @@ impl Engine<'_> {
             self.api.evict(self.now, id, &options)
         };
         if let (Ok(()), Some(before), false) = (&result, before, dry_run) {
-            let preemptor = self.api.find(&evict.preemptor).and_then(|id| self.api.pod(id));
-            let preemptor = preemptor.map(|stored| &*stored.object);
             let budgets = if forced { &[] } else { &*budgets };
-            self.checker.evicted(self.now, preemptor, &before, budgets);
+            if is_release(evict) {
+                self.checker.released(self.now, &before, budgets);
+            } else {
+                let preemptor = self.api.find(&evict.preemptor).and_then(|id| self.api.pod(id));
+                let preemptor = preemptor.map(|stored| &*stored.object);
+                self.checker.evicted(self.now, preemptor, &before, budgets);
+            }
         }
         let counts = &mut self.link.faults.counts;
         let refused = result.as_ref().is_err_and(|error| error.cause == Some("DisruptionBudget"));
         counts.dry_runs += u64::from(dry_run);
-        counts.preempted += u64::from(result.is_ok() && !dry_run);
+        let done = u64::from(result.is_ok() && !dry_run);
+        *if is_release(evict) { &mut counts.released } else { &mut counts.preempted } += done;
         counts.refused_victims += u64::from(refused);
         result
     }
@@ -357,7 +366,10 @@ impl Engine<'_> {
     /// Every watcher hears of a write, each in its own time.
     pub(crate) fn publish(&mut self, notice: &Notice) {
         let kind = notice.kind();
-        for index in 0..self.processes.len() {
+        let shown = self.watched.iter().copied().filter(|kind| notice.is_shown_by(*kind));
+        let processes = self.processes.len();
+        let streams = shown.flat_map(|kind| (0..processes).map(move |index| (index, kind)));
+        for (index, kind) in streams {
             let Some(process) = &mut self.processes[index] else { continue };
             let (who, stream) = (process.me, *process.stream(kind));
             if stream.connected {
@@ -375,57 +387,4 @@ impl Engine<'_> {
             self.agenda.push(at, Event::Notify(watcher, notice.clone()));
         }
     }
-}
-
-/// A watch event in the core's words, as the live watch translates it: what
-/// cannot be decoded is skipped, but a deletion still counts.
-fn read(notice: &Notice) -> Option<Input> {
-    let key = |meta: &muster_api::k8s::ObjectMeta| ObjectKey {
-        namespace: meta.namespace.clone(),
-        name: meta.name.clone(),
-        uid: meta.uid.clone(),
-    };
-    match notice {
-        Notice::Node { object, deleted: true, .. } => {
-            Some(Input::Node(Change::Delete(key(&object.metadata))))
-        }
-        Notice::Node { object, broken, .. } => read_node(object, *broken),
-        Notice::Pod { object, deleted, broken, .. } => {
-            // By the field selector a pod that ended is as good as deleted.
-            if *deleted || is_terminal(object) {
-                return Some(Input::Pod(Change::Delete(key(&object.metadata))));
-            }
-            read_pod(object, *broken)
-        }
-        Notice::Object { object, broken } => read_object(object, *broken),
-    }
-}
-
-fn read_node(node: &Arc<Node>, broken: bool) -> Option<Input> {
-    let node = if broken { garbled(&node.metadata.name, "taints")? } else { Node::clone(node) };
-    Some(Input::Node(Change::Upsert(Box::new(node))))
-}
-
-fn read_pod(pod: &Arc<Pod>, broken: bool) -> Option<Input> {
-    let pod = if broken { garbled(&pod.metadata.name, "priority")? } else { Pod::clone(pod) };
-    Some(Input::Pod(Change::Upsert(Box::new(pod))))
-}
-
-fn read_object(object: &Object, broken: bool) -> Option<Input> {
-    let name = &object.metadata().name;
-    let object = match object {
-        Object::PriorityClass(_) if broken => {
-            let text = r#"{"value":"garbled"}"#;
-            Object::PriorityClass(serde_json::from_str::<k8s::PriorityClass>(text).ok()?)
-        }
-        _ if broken => Object::PodDisruptionBudget(garbled(name, "selector")?),
-        whole => whole.clone(),
-    };
-    Some(Input::Object(Box::new(object)))
-}
-
-/// An object with a field of the wrong type, through the decoder of the live watch.
-fn garbled<T: serde::de::DeserializeOwned>(name: &str, field: &str) -> Option<T> {
-    let text = format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{{"{field}":"garbled"}}}}"#);
-    serde_json::from_str(&text).ok()
 }

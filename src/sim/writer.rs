@@ -30,6 +30,8 @@ pub(crate) struct Serial {
     number: u64,
     /// It changes nothing, whatever comes of it.
     pub(crate) dry: bool,
+    /// The bound part of a gang is asked to go, again and again while a budget forbids it.
+    pub(crate) release: bool,
 }
 
 /// The writer.
@@ -62,7 +64,7 @@ impl Writer {
             Effect::Call { token, pod, request: Request::Evict { victim, how }, .. } => {
                 PodCall::Evict(Evict { token, preemptor: pod, victim, how })
             }
-            Effect::Event(_) | Effect::Call { .. } => return,
+            Effect::Event(_) | Effect::Group(_) | Effect::Call { .. } => return,
         };
         // A bind that is replaced is never answered: the core has given it up. That
         // more evictions wait than may is no world that is simulated.
@@ -82,7 +84,8 @@ impl Writer {
     fn fly(&mut self, flight: Flight) -> Serial {
         self.serial += 1;
         let dry = matches!(&flight.call, PodCall::Evict(evict) if evict.how.is_dry_run());
-        let serial = Serial { number: self.serial, dry };
+        let release = matches!(&flight.call, PodCall::Evict(evict) if is_release(evict));
+        let serial = Serial { number: self.serial, dry, release };
         self.flights.insert(serial, flight);
         serial
     }
@@ -126,6 +129,11 @@ impl Writer {
     pub(crate) fn is_idle(&self) -> bool {
         self.dispatch.is_idle()
     }
+}
+
+/// Whether a pod goes for the sake of nobody but its own gang.
+pub(crate) fn is_release(evict: &Evict) -> bool {
+    evict.preemptor == evict.victim
 }
 
 /// What the core hears: of binds and evictions only.

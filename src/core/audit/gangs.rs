@@ -130,6 +130,10 @@ impl Groups {
         }
     }
 
+    pub(super) fn has_succeeded(&self, uid: &str) -> bool {
+        self.succeeded.values().any(|ended| ended.contains_key(uid))
+    }
+
     pub(super) fn ended_gone(&mut self, uid: &str) {
         self.succeeded.values_mut().for_each(|ended| drop(ended.remove(uid)));
     }

@@ -29,6 +29,12 @@ impl Audit {
             Input::Node(Change::Delete(key)) => {
                 self.world.nodes.remove(&key.name);
             }
+            // Old news of a member that has ended.
+            Input::Pod(Change::Upsert(pod)) if self.groups.has_succeeded(&pod.metadata.uid) => {
+                let meta = &pod.metadata;
+                let live = key_of(&meta.namespace, &meta.name);
+                self.world.forget(&live);
+            }
             Input::Pod(Change::Upsert(pod)) => {
                 let profile = self.profile(&pod.spec.scheduler_name);
                 self.world.upsert_pod(now, pod, profile);

@@ -83,6 +83,8 @@ impl Gangs {
 pub struct Standing {
     /// Bound, on their way to be, or ended well.
     pub held: Count,
+    /// Of those, without the ones on their way: nothing can keep them from being bound.
+    pub settled: Count,
     /// Of those, bound and not ended.
     pub bound: usize,
     /// Of those, on their way.
@@ -211,6 +213,11 @@ impl Cluster {
         news.then_some(id)
     }
 
+    /// Whether a pod of this UID is a member that has ended well.
+    pub(crate) fn has_succeeded(&self, uid: &str) -> bool {
+        self.gangs.ended.contains_key(uid)
+    }
+
     /// A member that had ended is no more; the gang if it was counted.
     pub(crate) fn ended_gone(&mut self, uid: &str) -> Option<GangId> {
         if !self.gangs.ended.contains_key(uid) {
@@ -265,9 +272,11 @@ impl Cluster {
         is_ready: impl Fn(PodId) -> bool,
     ) -> Standing {
         let (held, ready) = (Count::none(spec), Count::none(spec));
-        let mut standing = Standing { held, ready, ..Standing::default() };
+        let settled = Count::none(spec);
+        let mut standing = Standing { held, settled, ready, ..Standing::default() };
         for (_, labels) in gang.succeeded.values() {
             standing.held.add(spec.role_of(labels));
+            standing.settled.add(spec.role_of(labels));
         }
         for &id in &gang.members {
             let counts = |p: &&Pod| !p.deleting || bug!(self.bugs, GangCountsDeleting);
@@ -282,8 +291,12 @@ impl Cluster {
                 PodStage::Pending if is_ready(id) => standing.ready.add(self.role_of(spec, id)),
                 PodStage::Pending => standing.gated += 1,
                 stage => {
-                    standing.held.add(self.role_of(spec, id));
+                    let role = self.role_of(spec, id);
+                    standing.held.add(role);
                     let going = matches!(stage, PodStage::Assumed(_));
+                    if !going {
+                        standing.settled.add(role);
+                    }
                     standing.going += usize::from(going);
                     standing.bound += usize::from(!going);
                 }

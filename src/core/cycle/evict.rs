@@ -101,7 +101,7 @@ impl Core {
         self.observations.push(Observation::Preemption { victims: victims.len() });
         self.unseat_others(now, pod, &node);
         let mut left = Vec::new();
-        let mut in_memory = false;
+        let (mut in_memory, mut gang_gave_up) = (false, false);
         for id in victims {
             let stays = !self.victims.gone.contains(&id);
             // With one member that waits its whole gang has given up its room.
@@ -111,6 +111,7 @@ impl Core {
             };
             let key = record.key.clone();
             if self.unsent(id) {
+                gang_gave_up |= self.round_of(id).is_some();
                 // Not bound yet: it goes back to the queue, and the room is free.
                 self.tell_victim(pod, scheduler, &key, &node, " (in kube-scheduler memory).");
                 let status = Status::unschedulable("preempted");
@@ -119,6 +120,12 @@ impl Core {
             } else {
                 left.push(Victim { id, key, state: Todo::Open, doubtful: false });
             }
+        }
+        if gang_gave_up {
+            // The rest of its gang has left too, other victims among them perhaps: who still
+            // has to go is found anew.
+            let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+            return self.queue.activate_now(&cx, pod);
         }
         if left.is_empty() {
             // Nobody will be seen to go who has not been, or all are going already.

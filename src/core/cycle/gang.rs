@@ -118,7 +118,7 @@ impl Core {
             let text = format!("waiting for pod group {} to exist", gang.key);
             return self.say(now, id, reason::GANG_INCOMPLETE, text);
         };
-        let standing = self.standing(id, &gang, &spec);
+        let mut standing = self.standing(id, &gang, &spec);
         let formed = spec.alone || standing.held.suffices(&spec);
         let could = standing.held.plus(&standing.ready);
         let keeps = spec.accumulate && could.suffices(&spec);
@@ -126,6 +126,17 @@ impl Core {
             return self.end_accumulation(now, id, formed);
         }
         self.set_formed(now, id, &gang, formed);
+        if gang.formed != formed {
+            // Members that went alone are with their gang again, or the other way round.
+            standing = self.standing(id, &gang, &spec);
+        }
+        // On their way is not there: a bind may still fail.
+        if !gang.was_formed
+            && standing.settled.suffices(&spec)
+            && let Some(gang) = self.cluster.gang_mut(id)
+        {
+            gang.was_formed = true;
+        }
         self.note_half_bound(now, id, &gang, &spec, &standing, formed);
         if formed || !could.suffices(&spec) {
             self.end_keep(now, id);
@@ -177,7 +188,6 @@ impl Core {
         }
         if let Some(gang) = self.cluster.gang_mut(id) {
             gang.formed = formed;
-            gang.was_formed |= formed;
         }
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         if formed {

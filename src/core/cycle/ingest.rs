@@ -271,6 +271,8 @@ impl Core {
             known = None;
         }
         match known {
+            // The watch of ended members was faster: what this one still shows is old.
+            None if self.cluster.has_succeeded(&meta.uid) => {}
             None => self.add_pod(now, key.into(), wire),
             Some(pod) => self.update_pod(now, pod, wire),
         }
@@ -363,11 +365,11 @@ impl Core {
             return;
         }
         let (stage, gated_before) = (pod.stage, !pod.gates.is_empty());
-        let (started, deleting) = (pod.started, pod.deleting);
+        let (started, leaving) = (pod.started, pod.deleting);
         let conditions = std::mem::take(&mut pod.conditions);
         read(pod, wire, seen);
         let reconditioned = pod.conditions != conditions;
-        let goes = pod.deleting != deleting;
+        let leaves = pod.deleting != leaving;
         let rank = self.rank_of(wire);
         let Some(pod) = self.cluster.pod_mut(id) else {
             return;
@@ -382,11 +384,12 @@ impl Core {
         }
         let assigned = !wire.spec.node_name.is_empty();
         self.regang(id, wire);
-        if goes {
-            self.gang_stirred(id, true);
-        }
         let relabeled = self.cluster.regroup(id, wire);
         let relabeled = relabeled.filter(|was| was.labels != LabelSet::of(&wire.metadata.labels));
+        // Who goes does not count for its gang any more, and labels say in which role.
+        if leaves || relabeled.is_some() {
+            self.gang_stirred(id, true);
+        }
         match stage {
             PodStage::Pending if !assigned => {
                 let changed = (relabeled.is_some(), reconditioned);
@@ -427,6 +430,10 @@ impl Core {
             }
             PodStage::Away(_) if assigned => drop(self.recharge(now, id, wire)),
             PodStage::Bound(_) | PodStage::Away(_) => {}
+        }
+        if matches!(stage, PodStage::Pending | PodStage::Assumed(_)) && assigned {
+            // From now on it is seen to be bound: its gang may be whole.
+            self.gang_stirred(id, false);
         }
         self.condition_seen(now, id);
     }

@@ -24,6 +24,24 @@ impl Checker {
         budgets: &[StoredBudget],
     ) {
         let name = full_name(victim);
+        self.guarded(now, victim, budgets);
+        let Some(preemptor) = preemptor else { return };
+        let priority = |pod: &Pod| pod.spec.priority.unwrap_or(0);
+        let (high, low) = (priority(preemptor), priority(victim));
+        let whom = full_name(preemptor);
+        if high <= low {
+            let what = format!("{name} ({low}) was evicted for {whom} ({high})");
+            self.violation(now, "S5", &what);
+        }
+        if preemptor.spec.preemption_policy.as_deref() == Some("Never") {
+            let what = format!("{name} was evicted for {whom}, which preempts never");
+            self.violation(now, "S5", &what);
+        }
+    }
+
+    /// S4: whoever was evicted was under one budget at most, and that had room.
+    pub(super) fn guarded(&mut self, now: Tick, victim: &Pod, budgets: &[StoredBudget]) {
+        let name = full_name(victim);
         // Not started, or going already: under no budget.
         let guarded = victim.status.phase == "Running"
             && victim.metadata.deletion_timestamp.is_none()
@@ -36,18 +54,6 @@ impl Checker {
         for budget in over.iter().filter(|b| b.status.disruptions_allowed < 1) {
             let what = format!("{name} was evicted, budget {} had no room", budget.spec.name);
             self.violation(now, "S4", &what);
-        }
-        let Some(preemptor) = preemptor else { return };
-        let priority = |pod: &Pod| pod.spec.priority.unwrap_or(0);
-        let (high, low) = (priority(preemptor), priority(victim));
-        let whom = full_name(preemptor);
-        if high <= low {
-            let what = format!("{name} ({low}) was evicted for {whom} ({high})");
-            self.violation(now, "S5", &what);
-        }
-        if preemptor.spec.preemption_policy.as_deref() == Some("Never") {
-            let what = format!("{name} was evicted for {whom}, which preempts never");
-            self.violation(now, "S5", &what);
         }
     }
 }

@@ -17,13 +17,16 @@ pub(super) struct Room<'a> {
 impl<'a> Room<'a> {
     pub(super) fn new(node: &'a Node, pods: impl Iterator<Item = &'a Pod>) -> Self {
         let mut room = Self { node, free: amounts(&node.status.allocatable), ports: Vec::new() };
-        for pod in pods {
-            for (name, amount) in pod_requests(&pod.spec) {
-                *room.free.entry(name).or_default() -= amount;
-            }
-            room.ports.extend(host_ports(pod));
-        }
+        pods.for_each(|pod| room.take(pod));
         room
+    }
+
+    /// One more pod is on it.
+    pub(super) fn take(&mut self, pod: &'a Pod) {
+        for (name, amount) in pod_requests(&pod.spec) {
+            *self.free.entry(name).or_default() -= amount;
+        }
+        self.ports.extend(host_ports(pod));
     }
 
     /// Whether the pod fits, by the rules that the scheduler has switched on.

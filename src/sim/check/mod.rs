@@ -2,12 +2,13 @@
 //!
 //! Sees only what the API server accepted. Keeps its own ledger, with its own
 //! arithmetic, and says what should never be: a node with more on it than it has
-//! (S1), a pod that moved or a late write of a deposed leader (S3), a victim that a
+//! (S1), a gang of which a part is bound (S2), a pod that moved or a late write of a deposed leader (S3), a victim that a
 //! budget guards or that is no less important (S4, S5), a pod that was not ours (S6); and, when everything has come to rest, what `rest` finds. Must
 //! never share code with a plugin.
 
 mod evictions;
 mod fit;
+mod gangs;
 pub(crate) mod rest;
 
 use std::collections::BTreeMap;
@@ -20,7 +21,7 @@ use crate::model::api::{Notice, PodId};
 use crate::model::objects::is_terminal;
 use crate::model::requests::{Amounts, amounts, pod_requests};
 use crate::scenario::{Action, Blow, Fault, SCHEDULER_NAME, Scenario};
-use crate::time::{show_duration, since_epoch};
+use crate::time::{MINUTE, Micros, SECOND, show_duration, since_epoch};
 
 /// Something that should never be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +69,8 @@ pub(crate) struct Checker {
     allocatable: BTreeMap<String, Amounts>,
     used: BTreeMap<String, Amounts>,
     placed: BTreeMap<PodId, Placed>,
+    /// By namespace and name.
+    gangs: BTreeMap<(String, String), gangs::Gang>,
     verdict: Verdict,
     terms: Terms,
 }
@@ -78,6 +81,8 @@ pub(crate) struct Checker {
 struct Terms {
     /// Whoever binds has seen all that is on a node.
     sees_all: bool,
+    /// How far behind its watches may be, at most.
+    behind: Micros,
     /// Two processes never both believe that they may write.
     one_writer: bool,
 }
@@ -97,13 +102,14 @@ impl Terms {
         // A successor may not have heard of its predecessor's last binds.
         let late = drawn(&[Fault::SlowWatch, Fault::CutStream]) || !plan.blows.is_empty();
         let sees_all = !(blind || several || plan.kills() && late);
-        Self { sees_all, one_writer: !(jumps && (several || plan.kills())) }
+        let behind = if late { MINUTE } else { SECOND };
+        Self { sees_all, behind, one_writer: !(jumps && (several || plan.kills())) }
     }
 }
 
 impl Default for Terms {
     fn default() -> Self {
-        Self { sees_all: true, one_writer: true }
+        Self { sees_all: true, behind: SECOND, one_writer: true }
     }
 }
 
@@ -162,6 +168,7 @@ impl Checker {
 
     /// One accepted write.
     pub(crate) fn observe(&mut self, now: Tick, notice: &Notice) {
+        self.observe_gangs(now, notice);
         match notice {
             Notice::Node { object, deleted: true, .. } => {
                 self.allocatable.remove(&object.metadata.name);

@@ -24,7 +24,7 @@ pub(crate) struct Statement {
     pub(crate) queue: QueueView,
 }
 
-fn priority(pod: &Pod) -> i32 {
+pub(super) fn priority(pod: &Pod) -> i32 {
     pod.spec.priority.unwrap_or(0)
 }
 
@@ -34,12 +34,12 @@ fn full_name(pod: &Pod) -> String {
 
 /// The API server's truth, arranged for questions.
 pub(crate) struct Truth<'a> {
-    api: &'a Api,
-    rules: &'a SchedulerSpec,
+    pub(super) api: &'a Api,
+    pub(super) rules: &'a SchedulerSpec,
     /// Pods that hold room, by node.
     on: BTreeMap<&'a str, Vec<&'a Pod>>,
     /// Pods of ours that wait, by full name.
-    waiting: BTreeMap<String, &'a Pod>,
+    pub(super) waiting: BTreeMap<String, &'a Pod>,
 }
 
 impl<'a> Truth<'a> {
@@ -59,7 +59,7 @@ impl<'a> Truth<'a> {
         truth
     }
 
-    fn pods_on(&self, node: &str) -> &[&'a Pod] {
+    pub(super) fn pods_on(&self, node: &str) -> &[&'a Pod] {
         self.on.get(node).map_or(&[], Vec::as_slice)
     }
 
@@ -75,6 +75,9 @@ impl<'a> Truth<'a> {
             .collect();
         for (name, pod) in &self.waiting {
             if !pod.spec.scheduling_gates.is_empty() && self.rules.has("SchedulingGates") {
+                continue;
+            }
+            if self.waits_for_gang(pod) {
                 continue;
             }
             let fits = |room: &&Room<'_>| {

@@ -13,8 +13,9 @@ use muster_core::io::{Condition, Kind, Object, PodRef, StatusPatch, Tick};
 
 use super::budget::StoredBudget;
 use super::errors::{ApiError, bind_uid, patch_uid};
+use super::groups::Groups;
 use super::log::Log;
-use super::objects::{is_terminal, node_uid, pod_of_uid, pod_uid};
+use super::objects::{is_ended_member, is_terminal, node_uid, pod_of_uid, pod_uid};
 use crate::time::{Micros, SECOND};
 
 /// A pod by order of creation; never used twice.
@@ -60,9 +61,10 @@ pub(crate) enum Notice {
         deleted: bool,
         broken: bool,
     },
-    /// An object of another kind; none of these is ever deleted.
+    /// An object of another kind; only pod groups are ever deleted.
     Object {
         object: Arc<Object>,
+        deleted: bool,
         broken: bool,
     },
 }
@@ -73,6 +75,14 @@ impl Notice {
             Self::Node { .. } => Kind::Node,
             Self::Pod { .. } => Kind::Pod,
             Self::Object { object, .. } => object.kind(),
+        }
+    }
+
+    /// Whether a watch of this kind shows it.
+    pub(crate) fn is_shown_by(&self, kind: Kind) -> bool {
+        match self {
+            Self::Pod { object, .. } if kind == Kind::EndedMember => is_ended_member(object),
+            _ => self.kind() == kind,
         }
     }
 
@@ -105,6 +115,7 @@ pub(crate) struct Api {
     notices: Vec<Notice>,
     pub(super) budgets: Vec<StoredBudget>,
     pub(super) classes: Vec<Arc<Object>>,
+    pub(super) groups: Groups,
     log: Option<Log>,
 }
 
@@ -113,7 +124,7 @@ fn key(namespace: &str, name: &str) -> String {
 }
 
 /// As the API writes times: whole seconds.
-fn timestamp(now: Tick) -> Time {
+pub(super) fn timestamp(now: Tick) -> Time {
     Time(now.secs() * SECOND)
 }
 
@@ -253,6 +264,7 @@ impl Api {
         }
         self.pod_ids.insert(key(&pod.metadata.namespace, &pod.metadata.name), id);
         let object = Arc::new(pod);
+        self.groups.joined(&object, id);
         self.pods.push(Some(StoredPod { object: object.clone(), facts }));
         self.tell(Notice::Pod { id, facts, object, deleted: false, broken: false });
         id
@@ -267,6 +279,7 @@ impl Api {
         let meta = &object.metadata;
         self.pod_ids.remove(&key(&meta.namespace, &meta.name));
         self.forget_place(&object, id);
+        self.groups.left(&object, id);
         Arc::make_mut(&mut object).metadata.resource_version = self.next_revision();
         self.tell(Notice::Pod { id, facts, object, deleted: true, broken: false });
     }

@@ -61,6 +61,7 @@ impl Cluster {
             // What befalls pods and schedulers is not this one's business.
             Action::Delete(_)
             | Action::Evict(_)
+            | Action::DeleteGroup(_)
             | Action::Ungate(_)
             | Action::Bind { .. }
             | Action::Reload(_) => {}

@@ -11,10 +11,27 @@ use muster_core::io::{Kind, Object};
 
 use super::api::{Notice, PodId};
 use super::errors::ApiError;
+use super::objects::is_ended_member;
 
-/// The kinds that a scheduler watches in a simulation.
-pub(crate) const WATCHED: [Kind; 4] =
-    [Kind::Node, Kind::Pod, Kind::PodDisruptionBudget, Kind::PriorityClass];
+/// The kinds that a scheduler may watch in a simulation; those of pod groups come last.
+pub(crate) const WATCHED: [Kind; 6] = [
+    Kind::Node,
+    Kind::Pod,
+    Kind::PodDisruptionBudget,
+    Kind::PriorityClass,
+    Kind::PodGroup,
+    Kind::EndedMember,
+];
+
+/// The kinds that it does watch: those of pod groups only if they are served.
+pub(crate) fn watched(groups: bool) -> &'static [Kind] {
+    if groups { &WATCHED } else { &WATCHED[..WATCHED.len() - 2] }
+}
+
+/// The kind in whose memory a stream is found: ended members are pods.
+fn stored(kind: Kind) -> Kind {
+    if kind == Kind::EndedMember { Kind::Pod } else { kind }
+}
 
 /// The position of a kind among the watched ones.
 pub(crate) fn slot(kind: Kind) -> usize {
@@ -65,12 +82,12 @@ impl Log {
 
     /// The oldest revision of which a list can be served.
     pub(crate) fn oldest(&self, kind: Kind) -> u64 {
-        self.kinds[slot(kind)].oldest
+        self.kinds[slot(stored(kind))].oldest
     }
 
     /// What a watch from `revision` shows, or 410.
     pub(crate) fn since(&self, kind: Kind, revision: u64) -> Result<&[(u64, Notice)], ApiError> {
-        let History { events, oldest } = &self.kinds[slot(kind)];
+        let History { events, oldest } = &self.kinds[slot(stored(kind))];
         if revision < *oldest {
             return Err(ApiError::expired(revision, *oldest));
         }
@@ -80,7 +97,7 @@ impl Log {
 
     /// The latest revision at or before `revision` whose list can be served.
     pub(crate) fn list(&self, kind: Kind, revision: u64) -> Listing {
-        let events = self.kinds[slot(kind)].events.iter();
+        let events = self.kinds[slot(stored(kind))].events.iter();
         let mut nodes: BTreeMap<&str, (Arc<Node>, bool)> = BTreeMap::new();
         let mut pods: BTreeMap<PodId, (Arc<Pod>, bool)> = BTreeMap::new();
         let mut objects: BTreeMap<(&str, &str), (Arc<Object>, bool)> = BTreeMap::new();
@@ -98,7 +115,11 @@ impl Log {
                 Notice::Pod { id, object, broken, .. } => {
                     pods.insert(*id, (object.clone(), *broken));
                 }
-                Notice::Object { object, broken } => {
+                Notice::Object { object, deleted: true, .. } => {
+                    let meta = object.metadata();
+                    objects.remove(&(meta.namespace.as_str(), meta.name.as_str()));
+                }
+                Notice::Object { object, broken, .. } => {
                     let meta = object.metadata();
                     objects.insert((&meta.namespace, &meta.name), (object.clone(), *broken));
                 }
@@ -107,6 +128,10 @@ impl Log {
         match kind {
             Kind::Node => Listing::Nodes(nodes.into_values().collect()),
             Kind::Pod => Listing::Pods(pods.into_values().collect()),
+            Kind::EndedMember => {
+                let ended = pods.into_values().filter(|(pod, _)| is_ended_member(pod));
+                Listing::Pods(ended.collect())
+            }
             _ => Listing::Objects(objects.into_values().collect()),
         }
     }

@@ -10,6 +10,7 @@ pub mod budget;
 pub(crate) mod cluster;
 pub mod errors;
 pub mod eviction;
+pub(crate) mod groups;
 pub(crate) mod jobs;
 pub(crate) mod kubelet;
 pub(crate) mod log;

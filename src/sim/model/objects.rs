@@ -1,6 +1,7 @@
 //! From scenario to objects: nodes and pods as the API server would hold them.
 
 use muster_api::k8s::{Node, ObjectMeta, OwnerReference, Pod};
+use muster_api::muster::{PodGroup, labels};
 
 use super::api::PodId;
 use crate::scenario::{NodeGroup, Shape, Workload};
@@ -19,6 +20,10 @@ pub(crate) fn pod_of_uid(uid: &str) -> Option<PodId> {
     number.checked_sub(1).map(PodId)
 }
 
+pub(crate) fn group_uid(number: u64) -> String {
+    format!("00000000-0000-4000-a000-{number:012x}")
+}
+
 pub(crate) fn node_uid(number: u64) -> String {
     format!("00000000-0000-4000-9000-{number:012x}")
 }
@@ -26,6 +31,16 @@ pub(crate) fn node_uid(number: u64) -> String {
 /// Whether a pod has ended.
 pub(crate) fn is_terminal(pod: &Pod) -> bool {
     matches!(pod.status.phase.as_str(), "Succeeded" | "Failed")
+}
+
+/// The pod group that a pod names.
+pub(crate) fn group_name(pod: &Pod) -> Option<&str> {
+    pod.metadata.labels.get(labels::POD_GROUP).map(String::as_str).filter(|name| !name.is_empty())
+}
+
+/// Whether a watch of ended members shows it.
+pub(crate) fn is_ended_member(pod: &Pod) -> bool {
+    pod.metadata.labels.contains_key(labels::POD_GROUP) && is_terminal(pod)
 }
 
 /// Whether a pod runs and is ready.
@@ -55,12 +70,26 @@ pub(crate) fn round_name(workload: &Workload, round: u32) -> String {
     if workload.repeat == 1 { workload.name.clone() } else { format!("{}-{round}", workload.name) }
 }
 
+/// The pod group of one submission of a workload.
+pub(crate) fn pod_group(workload: &Workload, round: u32) -> PodGroup {
+    let mut group = PodGroup::default();
+    group.metadata.name = round_name(workload, round);
+    group.metadata.namespace.clone_from(&workload.namespace);
+    if let Some(asked) = &workload.pod_group {
+        group.spec.clone_from(&asked.spec);
+    }
+    group
+}
+
 /// Pod `index` of one submission of a workload.
 pub(crate) fn pod(workload: &Workload, round: u32, index: u32) -> Pod {
     let mut pod = Pod::clone(&workload.template);
     let owner = round_name(workload, round);
     let alone = workload.shape == Shape::Pods { replicas: 1 };
     pod.metadata.name = if alone { owner.clone() } else { format!("{owner}-{index}") };
+    if workload.pod_group.is_some() {
+        pod.metadata.labels.insert(labels::POD_GROUP.to_owned(), owner.clone());
+    }
     let (api_version, kind) = match workload.shape {
         Shape::Pods { .. } => return pod,
         Shape::Job { .. } => {

@@ -26,7 +26,7 @@ impl Api {
     pub(super) fn tell_budget(&mut self, index: usize) {
         let version = self.next_revision();
         let object = Object::PodDisruptionBudget(self.budgets[index].object(index, version));
-        self.tell(Notice::Object { object: Arc::new(object), broken: false });
+        self.tell(Notice::Object { object: Arc::new(object), deleted: false, broken: false });
     }
 
     /// All objects of such a kind.
@@ -35,7 +35,8 @@ impl Api {
         let budgets = self.budgets.iter().enumerate().map(move |(index, budget)| {
             Arc::new(Object::PodDisruptionBudget(budget.object(index, version.clone())))
         });
-        budgets.chain(self.classes.iter().cloned()).filter(move |object| object.kind() == kind)
+        let others = self.classes.iter().cloned().chain(self.group_objects());
+        budgets.chain(others).filter(move |object| object.kind() == kind)
     }
 
     /// The disruption controller looks at every budget.
@@ -56,7 +57,7 @@ impl Api {
         class.metadata.resource_version = self.next_revision();
         let object = Arc::new(Object::PriorityClass(class));
         self.classes.push(Arc::clone(&object));
-        self.tell(Notice::Object { object, broken: false });
+        self.tell(Notice::Object { object, deleted: false, broken: false });
     }
 
     /// Writes such an object anew, as it is.
@@ -66,7 +67,10 @@ impl Api {
             let mut class = class.clone();
             class.metadata.resource_version = self.next_revision();
             let object = Arc::new(Object::PriorityClass(class));
-            return self.tell(Notice::Object { object, broken: false });
+            return self.tell(Notice::Object { object, deleted: false, broken: false });
+        }
+        if let Object::PodGroup(_) = object {
+            return self.touch_group(meta);
         }
         let same =
             |b: &StoredBudget| (&b.spec.namespace, &b.spec.name) == (&meta.namespace, &meta.name);

@@ -44,6 +44,8 @@ pub enum Action {
     Delete(String),
     /// Somebody evicts a pod, `namespace/name`, through the Eviction API.
     Evict(String),
+    /// A user deletes a pod group, `namespace/name`; its pods stay.
+    DeleteGroup(String),
     /// The scheduling gates of a workload's pods are removed.
     Ungate(String),
     /// Somebody else binds a pod, `namespace/name`.
@@ -70,9 +72,20 @@ pub struct NodeChange {
     pub allocatable: Option<ResourceList>,
 }
 
-const ACTIONS: [&str; 12] = [
-    "cordon", "uncordon", "remove", "add", "notReady", "ready", "change", "delete", "evict",
-    "ungate", "bind", "reload",
+const ACTIONS: [&str; 13] = [
+    "cordon",
+    "uncordon",
+    "remove",
+    "add",
+    "notReady",
+    "ready",
+    "change",
+    "delete",
+    "evict",
+    "deleteGroup",
+    "ungate",
+    "bind",
+    "reload",
 ];
 
 pub(super) fn decode(
@@ -107,6 +120,7 @@ fn decode_one(at: &Cursor<'_>) -> Result<ClusterEvent, ScenarioError> {
         ("change", _) => Action::Change(decode_change(&target)?),
         ("delete", _) => Action::Delete(pod_name(&target)?),
         ("evict", _) => Action::Evict(pod_name(&target)?),
+        ("deleteGroup", _) => Action::DeleteGroup(pod_name(&target)?),
         ("reload", _) => Action::Reload(ReloadSpec::decode(&target)?),
         ("ungate", _) => Action::Ungate(target.name()?.to_owned()),
         ("bind", _) => {
@@ -172,6 +186,7 @@ fn check_targets(
             // What becomes of pods is not known beforehand.
             Action::Delete(_)
             | Action::Evict(_)
+            | Action::DeleteGroup(_)
             | Action::Ungate(_)
             | Action::Bind { .. }
             | Action::Reload(_) => {}

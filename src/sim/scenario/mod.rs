@@ -27,6 +27,7 @@
 //!     priority: 100
 //!     requests: {cpu: 8, memory: 64Gi, nvidia.com/gpu: 1}
 //!     tolerations: [{key: gpu, operator: Exists}]
+//!     podGroup: {minMember: 2}   # its pods start together or not at all
 //!   - name: urgent
 //!     kind: Pod
 //!     priority: 1000         # makes room for itself, unless preemptionPolicy: Never
@@ -44,6 +45,7 @@ mod classes;
 mod cursor;
 mod events;
 mod faults;
+mod groups;
 mod nodes;
 mod pods;
 mod scheduler;
@@ -56,6 +58,7 @@ use std::fmt;
 
 pub use events::{Action, ClusterEvent, NodeChange};
 pub use faults::{BLOWS, Blow, Fault, FaultPlan};
+pub use groups::GroupSpec;
 pub use nodes::NodeGroup;
 pub(crate) use pods::SCHEDULER_NAME;
 pub use scheduler::{ReloadSpec, SchedulerSpec};
@@ -68,6 +71,7 @@ use crate::limits::{
     MAX_BUDGETS, MAX_CLASSES, MAX_EVENTS, MAX_NODE_GROUPS, MAX_NODES, MAX_PODS, MAX_WORKLOADS,
 };
 use crate::model::budget::Budget;
+use crate::model::objects::group_name;
 use crate::time::{Micros, SECOND};
 use cursor::Cursor;
 use tree::Tree;
@@ -225,6 +229,12 @@ impl Scenario {
             _ => None,
         });
         self.nodes.iter().chain(added).map(|group| u64::from(group.count)).sum()
+    }
+
+    /// Whether any pod names a pod group.
+    pub(crate) fn names_groups(&self) -> bool {
+        let named = |w: &Workload| group_name(&w.template).is_some();
+        self.workloads.iter().any(|w| w.pod_group.is_some() || named(w))
     }
 
     /// Pods over the whole run, if none is lost.

@@ -7,6 +7,7 @@ use muster_api::k8s::Pod;
 
 use super::ScenarioError;
 use super::cursor::{Cursor, Fields};
+use super::groups::GroupSpec;
 use super::nodes::check_dns;
 use super::pods::decode_template;
 use crate::limits::{MAX_DURATION, MAX_PODS};
@@ -29,6 +30,8 @@ pub struct Workload {
     pub repeat: u32,
     /// How long a pod runs; `None` is for ever.
     pub runtime: Option<Runtime>,
+    /// The pod group that is created with it, and whose members its pods are.
+    pub pod_group: Option<GroupSpec>,
     /// What its pods look like; only name, UID and owner are still missing.
     pub template: Arc<Pod>,
 }
@@ -109,6 +112,7 @@ impl Workload {
             "nodeSelector",
             "tolerations",
             "podTemplate",
+            "podGroup",
         ])?;
         let name_at = fields.need("name", "e.g. train")?;
         let name = name_at.name()?.to_owned();
@@ -132,7 +136,10 @@ impl Workload {
         }
         let template = Arc::new(decode_template(&fields, &namespace)?);
         let at = fields.get("at").map_or(Ok(0), |a| a.duration(0))?;
-        Ok(Self { name, namespace, shape, at, every, repeat, runtime, template })
+        let group = fields.get("podGroup");
+        let pod_group =
+            group.map(|group| GroupSpec::decode(&group, &name, repeat, &template)).transpose()?;
+        Ok(Self { name, namespace, shape, at, every, repeat, runtime, pod_group, template })
     }
 }
 

@@ -6,9 +6,10 @@
 use std::fmt::Write;
 
 use muster_api::k8s::{Pod, PriorityClass, ResourceList, Taint};
+use muster_api::muster::Role;
 use serde_json::{Map, Value, json};
 
-use super::{Action, Blow, ClusterEvent, Fault, NodeGroup, Scenario, Shape, Workload};
+use super::{Action, Blow, ClusterEvent, Fault, GroupSpec, NodeGroup, Scenario, Shape, Workload};
 use crate::model::budget::{Amount, Budget};
 use crate::time::{MILLISECOND, Micros};
 
@@ -105,6 +106,31 @@ fn workload(workload: &Workload) -> Value {
     if let Some(runtime) = workload.runtime {
         written["runtime"] = json!({"min": duration(runtime.min), "max": duration(runtime.max)});
     }
+    if let Some(group) = &workload.pod_group {
+        written["podGroup"] = pod_group(group);
+    }
+    written
+}
+
+fn pod_group(group: &GroupSpec) -> Value {
+    let spec = &group.spec;
+    let mut written = json!({});
+    if let Some(least) = spec.min_member {
+        written["minMember"] = json!(least);
+    }
+    if !spec.roles.is_empty() {
+        let role = |r: &Role| json!({"name": r.name, "minMember": r.min_member, "matchLabels": r.selector.match_labels});
+        written["roles"] = spec.roles.iter().map(role).collect();
+    }
+    if let Some(timeout) = spec.schedule_timeout_seconds {
+        written["scheduleTimeoutSeconds"] = json!(timeout);
+    }
+    if let Some(when) = spec.when_half_bound {
+        written["whenHalfBound"] = json!(when.as_str());
+    }
+    if group.after > 0 {
+        written["after"] = json!(duration(group.after));
+    }
     written
 }
 
@@ -132,6 +158,7 @@ fn event(event: &ClusterEvent) -> Value {
         }
         Action::Delete(pod) => ("delete", json!(pod)),
         Action::Evict(pod) => ("evict", json!(pod)),
+        Action::DeleteGroup(group) => ("deleteGroup", json!(group)),
         Action::Ungate(workload) => ("ungate", json!(workload)),
         Action::Bind { pod, node } => ("bind", json!({"pod": pod, "node": node})),
         Action::Reload(change) => {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use muster_api::k8s::{PriorityClass, Quantity, ResourceList, Taint};
 
-use super::pods;
+use super::{gangs, pods};
 use crate::model::budget::{Amount, Budget};
 use crate::rng::Rng;
 use crate::scenario::{
@@ -74,6 +74,9 @@ pub fn draw(seed: u64) -> Scenario {
     scheduler.allow_budget_violations = !budgets.is_empty() && draw.chance(15);
     // By chances of its own: what a seed meant before there were reloads it still means.
     events.extend(draw_reloads(&mut Draw(Rng::new(seed).split("reloads", 0)), span));
+    // By chances of their own, as reloads.
+    let mut chances = Draw(Rng::new(seed).split("gangs", 0));
+    gangs::draw(&mut chances, span, &mut workloads, &mut events);
     // A scheduler that is blind to taints puts pods back on a node that is not ready, from
     // where they are driven again, for as long as it stays so.
     let blind = |without: &[String]| without.iter().any(|plugin| plugin == "TaintToleration");

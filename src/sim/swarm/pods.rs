@@ -71,13 +71,14 @@ pub(super) fn draw(draw: &mut Draw, span: Micros, ranked: bool) -> Vec<Workload>
             every: 0,
             repeat: 1,
             runtime: (!forever).then_some(Runtime { min: runtime, max: runtime }),
+            pod_group: None,
             template: Arc::new(template),
         });
     }
     all
 }
 
-fn requests(draw: &mut Draw, large: bool) -> ResourceList {
+pub(super) fn requests(draw: &mut Draw, large: bool) -> ResourceList {
     let mut list = ResourceList::new();
     if draw.chance(90) {
         let least = if large { 4 } else { 0 };
@@ -92,7 +93,7 @@ fn requests(draw: &mut Draw, large: bool) -> ResourceList {
     list
 }
 
-fn template(draw: &mut Draw, name: &str, large: bool) -> Pod {
+pub(super) fn template(draw: &mut Draw, name: &str, large: bool) -> Pod {
     let mut pod = Pod::default();
     "default".clone_into(&mut pod.metadata.namespace);
     pod.metadata.labels = BTreeMap::from([("app".to_owned(), name.to_owned())]);

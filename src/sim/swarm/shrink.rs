@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::scenario::{Action, FaultPlan, Scenario, Shape};
+use crate::scenario::{Action, FaultPlan, GroupSpec, Scenario, Shape};
 use crate::time::SECOND;
 
 use super::{Tweak, run_scenario};
@@ -90,6 +90,7 @@ impl Shrinker<'_> {
         smaller |= self.thin(|s| &mut s.events);
         smaller |= self.thin(|s| &mut s.budgets);
         smaller |= self.thin(|s| &mut s.workloads);
+        smaller |= self.plainer_gangs();
         smaller |= self.fewer_pods();
         smaller |= self.fewer_nodes();
         smaller |= self.plainer_pods();
@@ -112,8 +113,34 @@ impl Shrinker<'_> {
                 }
             };
             if less != shape {
-                smaller |= self.attempt(|s| s.workloads[index].shape = less);
+                smaller |= self.attempt(|s| {
+                    s.workloads[index].shape = less;
+                    if let Some(group) = &mut s.workloads[index].pod_group {
+                        group.spec.min_member = group.spec.min_member.map(|n| (n / 2).max(1));
+                    }
+                }) || self.attempt(|s| s.workloads[index].shape = less);
             }
+        }
+        smaller
+    }
+
+    fn plainer_gangs(&mut self) -> bool {
+        let mut smaller = false;
+        for index in 0..self.best.workloads.len() {
+            let Some(group) = self.best.workloads[index].pod_group.clone() else { continue };
+            if self.attempt(|s| s.workloads[index].pod_group = None) {
+                smaller = true;
+                continue;
+            }
+            let mut plain = |change: fn(&mut GroupSpec)| {
+                let mut changed = group.clone();
+                change(&mut changed);
+                changed != group && self.attempt(|s| s.workloads[index].pod_group = Some(changed))
+            };
+            smaller |= plain(|group| group.after = 0)
+                || plain(|group| group.spec.roles.clear())
+                || plain(|group| group.spec.when_half_bound = None)
+                || plain(|group| group.spec.schedule_timeout_seconds = None);
         }
         smaller
     }
@@ -207,6 +234,7 @@ fn touches(action: &Action, nodes: &[String]) -> bool {
         Action::Add(_)
         | Action::Delete(_)
         | Action::Evict(_)
+        | Action::DeleteGroup(_)
         | Action::Ungate(_)
         | Action::Reload(_) => false,
     }

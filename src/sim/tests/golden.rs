@@ -52,6 +52,12 @@ fn contention() {
     check("contention.txt", &reports(&scenario, None).0);
 }
 
+#[test]
+fn gangs() {
+    let (_, scenario) = example("gangs");
+    check("gangs.txt", &reports(&scenario, None).0);
+}
+
 /// Everything a report can say, on two nodes.
 const TINY: &str = "
 name: tiny

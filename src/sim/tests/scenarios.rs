@@ -20,6 +20,11 @@ fn workload(fields: &str) -> String {
     error(&format!("{NODES}workloads: [{{{fields}}}]\n"))
 }
 
+/// The error of a workload with this pod group.
+fn group(fields: &str) -> String {
+    workload(&format!("name: p, kind: Pod, requests: {{cpu: 1}}, podGroup: {{{fields}}}"))
+}
+
 fn node(fields: &str) -> String {
     error(&format!("{PODS}nodes: [{{{fields}}}]\n"))
 }
@@ -165,6 +170,55 @@ fn errors_say_where_what_and_what_to_write_instead() {
                  {{name: a-1, kind: Pod, requests: {{cpu: 1}}}}]"
             )),
             "workloads: the pods of \"a\" could be named as those of \"a-1\"; rename one",
+        ),
+        // Pod groups.
+        (
+            group("roles: []"),
+            "workloads[0].podGroup: the field \"minMember\" is missing: how many pods start together",
+        ),
+        (group("minMember: 0"), "podGroup.minMember: 0 is out of range; write 1 to 10000"),
+        (group("minMembers: 1"), "podGroup.minMembers: unknown field; did you mean \"minMember\"?"),
+        (
+            group("minMember: 1, roles: [{name: a, minMember: 2, matchLabels: {a: b}}]"),
+            "podGroup.minMember: must be at least 2, the sum of the roles' minMember",
+        ),
+        (
+            group("roles: [{name: a, minMember: 1}]"),
+            "podGroup.roles[0]: the field \"matchLabels\" is missing: the labels of its pods",
+        ),
+        (
+            group("roles: [{name: a, minMember: 1, matchLabels: {}}]"),
+            "podGroup.roles[0].matchLabels: must not be empty",
+        ),
+        (
+            group(
+                "roles: [{name: a, minMember: 1, matchLabels: {a: b}}, \
+                 {name: a, minMember: 1, matchLabels: {a: c}}]",
+            ),
+            "podGroup.roles[1].name: two roles are named \"a\"; rename one",
+        ),
+        (
+            group("minMember: 2, whenHalfBound: Evict"),
+            "podGroup.whenHalfBound: \"Evict\"; write Release or Wait",
+        ),
+        (
+            group("minMember: 2, scheduleTimeoutSeconds: 0"),
+            "podGroup.scheduleTimeoutSeconds: 0 is out of range; write 1 to 604800",
+        ),
+        (group("minMember: 2, after: 5"), "podGroup.after: 5 has no unit; write e.g. 5s"),
+        (
+            workload(
+                "name: p, kind: Pod, labels: {muster.dev/pod-group: q}, requests: {cpu: 1}, \
+                 podGroup: {minMember: 1}",
+            ),
+            "podGroup: the label muster.dev/pod-group names a pod group too; write one of them",
+        ),
+        (
+            workload(&format!(
+                "name: {}, kind: Pod, requests: {{cpu: 1}}, podGroup: {{minMember: 1}}",
+                "n".repeat(64)
+            )),
+            "podGroup: a pod group has the name of its workload, at most 63 characters; shorten it",
         ),
         // Events.
         (event("at: 1m"), "events[0]: name exactly one of cordon, uncordon, remove, add"),

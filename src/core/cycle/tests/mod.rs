@@ -7,6 +7,7 @@ mod extender;
 mod extender_bind;
 mod extender_preempt;
 mod gang;
+mod gang_ended;
 mod gang_room;
 mod gang_rounds;
 mod harness;

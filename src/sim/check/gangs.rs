@@ -1,0 +1,242 @@
+//! Gangs, judged on the API server's truth.
+//!
+//! S2: at rest a gang is whole or absent, unless it was whole before, or somebody else
+//! bound a member; a part that crashes and lost calls have left bound is gone when its
+//! time is over. L1: no gang of one shape waits for which there is room node by node.
+//! Must never ask a scheduler.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_api::k8s::Pod;
+use muster_api::muster::{HalfBound, PodGroup};
+use muster_core::io::{Object, Tick};
+
+use super::fit::Room;
+use super::rest::{Truth, priority};
+use super::{Checker, Finding};
+use crate::model::api::{Notice, PodId};
+use crate::model::budget::StoredBudget;
+use crate::model::groups::{counts, is_met, role_of};
+use crate::model::objects::{group_name, is_terminal};
+use crate::scenario::SCHEDULER_NAME;
+use crate::time::{Micros, SECOND};
+
+/// How long room may be held by a part of a gang, if its group says nothing else.
+const TIMEOUT: Micros = 300 * SECOND;
+/// How much later the part may still be there: until a new leader has noted it, and
+/// until it has been asked for twice.
+const SLACK: Micros = 30 * SECOND;
+
+/// The history of a gang.
+#[derive(Debug, Default)]
+pub(super) struct Gang {
+    group: Option<PodGroup>,
+    existed: bool,
+    members: BTreeMap<PodId, Arc<Pod>>,
+    /// It was whole at some time.
+    whole: bool,
+    /// Since when it is whole.
+    whole_since: Option<Tick>,
+    /// The longest time that it was whole and is no more.
+    longest: Micros,
+    /// Somebody else bound a member.
+    foreign: bool,
+    /// Since when only a part is bound.
+    half_since: Option<Tick>,
+}
+
+impl Gang {
+    fn live(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        self.members.values().filter(|pod| counts(pod) && !is_terminal(pod))
+    }
+
+    /// Looks again after a change.
+    fn weigh(&mut self, now: Tick) {
+        let all = self.members.values().map(|pod| &**pod).filter(|pod| counts(pod));
+        let whole = self.group.as_ref().is_some_and(|group| is_met(group, all));
+        self.whole |= whole;
+        self.whole_since = match self.whole_since {
+            Some(since) if !whole => {
+                self.longest = self.longest.max(now.0 - since.0);
+                None
+            }
+            since => since.or(whole.then_some(now)),
+        };
+        self.half_since = match self.half_since {
+            _ if whole || self.group.is_none() || self.live().next().is_none() => None,
+            since => since.or(Some(now)),
+        };
+    }
+}
+
+impl Checker {
+    /// One accepted write, as far as gangs are concerned.
+    pub(super) fn observe_gangs(&mut self, now: Tick, notice: &Notice) {
+        match notice {
+            Notice::Pod { id, object, deleted, .. } => {
+                let Some(name) = group_name(object) else { return };
+                let key = (object.metadata.namespace.clone(), name.to_owned());
+                let gang = self.gangs.entry(key).or_default();
+                if *deleted {
+                    gang.members.remove(id);
+                } else {
+                    gang.members.insert(*id, Arc::clone(object));
+                }
+                gang.weigh(now);
+            }
+            Notice::Object { object, deleted, .. } => {
+                let Object::PodGroup(group) = &**object else { return };
+                let meta = &group.metadata;
+                let key = (meta.namespace.clone(), meta.name.clone());
+                let gang = self.gangs.entry(key).or_default();
+                gang.group = (!*deleted).then(|| group.clone());
+                gang.existed = true;
+                gang.weigh(now);
+            }
+            Notice::Node { .. } => {}
+        }
+    }
+
+    /// Somebody else bound a pod.
+    pub(crate) fn bound_by_others(&mut self, pod: &Pod) {
+        if let Some(name) = group_name(pod) {
+            let key = (pod.metadata.namespace.clone(), name.to_owned());
+            self.gangs.entry(key).or_default().foreign = true;
+        }
+    }
+
+    /// A scheduler let a member of a half-bound gang go; all is as it was before.
+    pub(crate) fn released(&mut self, now: Tick, member: &Pod, budgets: &[StoredBudget]) {
+        self.guarded(now, member, budgets);
+        let name = format!("{}/{}", member.metadata.namespace, member.metadata.name);
+        let Some(group) = group_name(member) else {
+            return self.violation(now, "S2", &format!("{name} was let go, and is in no gang"));
+        };
+        let key = (member.metadata.namespace.clone(), group.to_owned());
+        // What was whole for a moment only a scheduler may miss.
+        let whole = self.gangs.get(&key).map_or(0, |gang| gang.longest);
+        if whole > self.terms.behind && self.terms.sees_all {
+            let what = format!("{name} was let go, but its gang was whole");
+            self.violation(now, "S2", &what);
+        }
+    }
+
+    /// S2 at rest; `calm` is since when nothing has gone wrong any more.
+    pub(crate) fn half_bound(&mut self, now: Tick, calm: Tick, budgets: &[StoredBudget]) {
+        let mut found = Vec::new();
+        for ((namespace, name), gang) in &self.gangs {
+            let count = gang.live().count();
+            if gang.whole || gang.foreign || count == 0 {
+                continue;
+            }
+            let Some(group) = &gang.group else {
+                if !gang.existed {
+                    let what = "are bound, but their pod group never existed";
+                    found.push(format!("{count} members of {namespace}/{name} {what}"));
+                }
+                continue;
+            };
+            let waits = group.spec.when_half_bound == Some(HalfBound::Wait);
+            let kept = gang.live().any(|pod| budgets.iter().any(|b| b.spec.covers(pod)));
+            let timeout = group.spec.schedule_timeout_seconds;
+            let timeout = timeout.map_or(TIMEOUT, |seconds| Micros::from(seconds) * SECOND);
+            let since = gang.half_since.unwrap_or(now).max(calm);
+            if !waits && !kept && now.0 - since.0 > timeout + SLACK {
+                let least = group.spec.min_member();
+                found.push(format!("{count} of {least} members of {namespace}/{name} are bound"));
+            }
+        }
+        for what in found {
+            self.violation(now, "S2", &what);
+        }
+    }
+}
+
+/// Whether a pod names a group of an API that is not simulated: such groups never exist.
+fn names_another(pod: &Pod) -> bool {
+    let native = pod.spec.scheduling_group.as_ref();
+    let native = native.and_then(|group| group.pod_group_name.as_ref()).is_some();
+    native || pod.metadata.labels.contains_key("scheduling.x-k8s.io/pod-group")
+}
+
+impl Truth<'_> {
+    /// Whether a pod waits for its gang, not for room of its own.
+    pub(super) fn waits_for_gang(&self, pod: &Pod) -> bool {
+        let Some(name) = group_name(pod) else {
+            return names_another(pod);
+        };
+        let namespace = &pod.metadata.namespace;
+        let Some(group) = self.api.group(namespace, name) else {
+            return true;
+        };
+        let members = self.api.members(namespace, name);
+        !is_met(group, members.filter(|pod| counts(pod)))
+    }
+
+    /// L1: no gang waits that has room.
+    pub(crate) fn gangs_left_waiting(&self, findings: &mut Vec<Finding>) {
+        for (namespace, name) in self.api.gangs() {
+            let Some(group) = self.api.group(namespace, name) else { continue };
+            let members = || self.api.members(namespace, name);
+            let waits = |pod: &&Pod| {
+                pod.spec.node_name.is_empty()
+                    && !is_terminal(pod)
+                    && pod.spec.scheduler_name == SCHEDULER_NAME
+            };
+            let waiting: Vec<&Pod> = members().filter(waits).collect();
+            let held = || members().filter(|pod| counts(pod));
+            let Some(first) = waiting.first().filter(|_| !is_met(group, held())) else { continue };
+            let hindered = |pod: &Pod| {
+                pod.metadata.deletion_timestamp.is_some()
+                    || !pod.spec.scheduling_gates.is_empty()
+                    || pod.spec != first.spec
+            };
+            let all = held().chain(waiting.iter().copied());
+            if waiting.iter().any(|pod| hindered(pod)) || !is_met(group, all) {
+                continue;
+            }
+            let need = missing(group, held());
+            let slots: usize = self.slots(first, need);
+            if slots >= need {
+                let what = format!(
+                    "{} members of {namespace}/{name} wait, but the {need} that are missing fit",
+                    waiting.len()
+                );
+                findings.push(Finding { invariant: "L1", what });
+            }
+        }
+    }
+
+    /// How many pods like this one fit, node by node; no more than `most` are counted.
+    fn slots(&self, pod: &Pod, most: usize) -> usize {
+        let mut slots = 0;
+        for node in self.api.nodes() {
+            let name = node.metadata.name.as_str();
+            let here = self.pods_on(name).iter().copied();
+            let expected = self.waiting.values().copied().filter(|other| {
+                other.status.nominated_node_name == name && priority(other) >= priority(pod)
+            });
+            let mut room = Room::new(node, here.chain(expected));
+            while slots < most && room.fits(pod, self.rules) {
+                room.take(pod);
+                slots += 1;
+            }
+        }
+        slots
+    }
+}
+
+/// How many members a group still needs, of whatever role.
+fn missing<'a>(group: &PodGroup, held: impl Iterator<Item = &'a Pod>) -> usize {
+    let mut roles: Vec<i32> = group.spec.roles.iter().map(|role| role.min_member).collect();
+    let mut all = group.spec.min_member();
+    for pod in held {
+        all -= 1;
+        if let Some(role) = role_of(group, pod) {
+            roles[role] -= 1;
+        }
+    }
+    let roles: i32 = roles.into_iter().map(|left| left.max(0)).sum();
+    usize::try_from(all.max(roles)).unwrap_or(0)
+}
