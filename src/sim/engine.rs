@@ -393,7 +393,7 @@ impl<'a> Engine<'a> {
                 self.digest.text(&victim.uid);
                 self.digest.number(u64::from(how.is_dry_run()));
             }
-            Effect::Event(_) | Effect::Call { .. } => {}
+            Effect::Group(_) | Effect::Event(_) | Effect::Call { .. } => {}
         }
     }
 

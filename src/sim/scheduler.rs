@@ -79,7 +79,9 @@ pub enum Complaint {
 
 pub(crate) fn attempt_of(decision: Decision) -> Attempt {
     let placed = match decision.outcome {
-        Outcome::Scheduled { .. } | Outcome::WaitingOnPermit { .. } => true,
+        Outcome::Scheduled { .. }
+        | Outcome::WaitingOnPermit { .. }
+        | Outcome::Gathered { .. } => true,
         Outcome::Unschedulable | Outcome::Error | Outcome::Skipped | Outcome::Asking => false,
     };
     Attempt { pod: decision.pod, placed, message: decision.message }

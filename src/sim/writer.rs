@@ -62,7 +62,7 @@ impl Writer {
             Effect::Call { token, pod, request: Request::Evict { victim, how }, .. } => {
                 PodCall::Evict(Evict { token, preemptor: pod, victim, how })
             }
-            Effect::Event(_) | Effect::Call { .. } => return,
+            Effect::Group(_) | Effect::Event(_) | Effect::Call { .. } => return,
         };
         // A bind that is replaced is never answered: the core has given it up. That
         // more evictions wait than may is no world that is simulated.
