@@ -111,6 +111,12 @@ impl Core {
         self.note_half_bound(now, id, &gang, &spec, &standing, formed);
         if formed {
             self.queue.idle_gang(id, standing.going == 0);
+            if standing.going == 0
+                && let Some(since) = self.queue.take_complete(id)
+            {
+                let (members, since_complete_micros) = (standing.held.all, now.0 - since.0);
+                self.observations.push(Observation::GangBound { members, since_complete_micros });
+            }
             return self.say(now, id, "", String::new());
         }
         let could = standing.held.plus(&standing.ready);

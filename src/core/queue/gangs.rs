@@ -15,6 +15,7 @@ use crate::gang::GangId;
 use crate::hash::IdMap;
 use crate::io::Tick;
 use crate::model::{PodId, PodShape};
+use crate::report::GangCounts;
 
 /// Why members of one shape found no room.
 #[derive(Clone, Debug)]
@@ -30,8 +31,8 @@ pub(crate) struct GangEntry {
     pub(crate) profile: usize,
     /// When it last failed.
     since: Tick,
-    /// When it could first be tried.
-    pub(crate) first: Tick,
+    /// Since when its minimum exists; none if it is bound, or was said to be.
+    complete: Option<Tick>,
     flushed: Tick,
     pub(crate) attempts: u32,
     unschedulable_count: u32,
@@ -210,7 +211,7 @@ impl Queue {
         let entry = self.gangs.entries.entry(gang).or_insert_with(|| GangEntry {
             profile,
             since: cx.now,
-            first: cx.now,
+            complete: None,
             flushed: Tick(i64::MIN),
             attempts: 0,
             unschedulable_count: 0,
@@ -223,6 +224,7 @@ impl Queue {
         });
         self.next_arrival += u64::from(entry.arrival == arrival);
         let (place, ranked) = (entry.place, entry.rank != rank);
+        entry.complete.get_or_insert(cx.now);
         if place == GangPlace::InFlight {
             return;
         }
@@ -247,6 +249,11 @@ impl Queue {
                 (entry.unschedulable_count, entry.error_count) = (0, 0);
             }
         }
+    }
+
+    /// Its minimum is bound: since when it existed, once.
+    pub(crate) fn take_complete(&mut self, gang: GangId) -> Option<Tick> {
+        self.gangs.entries.get_mut(&gang)?.complete.take()
     }
 
     /// The gang is no more.
@@ -463,6 +470,21 @@ impl Queue {
             let place = self.gangs.entries.get(gang).map_or(GangPlace::Idle, |e| e.place);
             pods.iter().map(move |pod| (*pod, place.name()))
         })
+    }
+
+    /// Gangs that have members here, by queue.
+    pub(crate) fn count_gangs(&self) -> GangCounts {
+        let mut counts = GangCounts::default();
+        for gang in self.gangs.members.keys() {
+            let place = self.gangs.entries.get(gang).map_or(GangPlace::Idle, |e| e.place);
+            *match place {
+                GangPlace::Active | GangPlace::InFlight => &mut counts.active,
+                GangPlace::Backoff { .. } => &mut counts.backoff,
+                GangPlace::Waiting | GangPlace::Quarantined => &mut counts.unschedulable,
+                GangPlace::Idle => &mut counts.incomplete,
+            } += 1;
+        }
+        counts
     }
 
     /// Members at gangs by queue: active, backing off, waiting, gated.

@@ -6,6 +6,7 @@ mod custom;
 mod extender;
 mod extender_bind;
 mod extender_preempt;
+mod gang_counts;
 mod harness;
 mod holds;
 mod ledger;
