@@ -146,9 +146,6 @@ impl Core {
             }
         }
         self.pass_permit(now, id);
-        if self.rounds.rounds.get(&id).is_some_and(|round| !round.permitted) {
-            self.say_waits(now, id);
-        }
     }
 
     /// Says who is waited for at Permit.
@@ -182,8 +179,11 @@ impl Core {
         let gathered = |pod: &PodId| {
             self.bindings.get(pod).is_some_and(|b| matches!(b.stage, Stage::Gathered))
         };
-        if self.rounds.broken.contains(&id) || !round.members.iter().all(gathered) {
+        if self.rounds.broken.contains(&id) {
             return;
+        }
+        if !round.members.iter().all(gathered) {
+            return self.say_waits(now, id);
         }
         let members = round.members.clone();
         for pod in members {
