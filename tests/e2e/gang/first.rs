@@ -54,7 +54,7 @@ async fn play(cluster: &Cluster, record: &Record) -> Result<()> {
     cluster.say(&format!("eight bound after {:?}", begin.elapsed()));
     let span = record.check("train", MIN, None)?;
     cluster.say(&format!("the first to the last bind took {span:?}"));
-    reads(cluster, "train", "Scheduled/Scheduled").await?;
+    reads(cluster, "train", "Scheduled/Starting").await?;
     all_say(cluster, "train", ": ").await?;
 
     create_pods(&cluster.admin, "default", 1, |_| member("train-8", "train", "100m")).await?;

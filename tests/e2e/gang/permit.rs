@@ -112,7 +112,7 @@ async fn allowed(cluster: &Cluster, record: &Record) -> Result<()> {
     record.wait_bound("held", MIN, Duration::from_secs(5)).await?;
     cluster.say(&format!("all bound {:?} after the last approval", begin.elapsed()));
     record.check("held", MIN, None)?;
-    reads(cluster, "held", "Scheduled/Scheduled").await?;
+    reads(cluster, "held", "Scheduled/Starting").await?;
     forget(cluster, "held").await
 }
 
