@@ -134,7 +134,7 @@ impl Core {
         let round = Round { members, profile: Arc::clone(&profile), deadline, seconds, permitted, ready };
         self.rounds.rounds.insert(id, round);
         self.rounds.arm(id, Due::Round, Some(deadline));
-        for pod in pods {
+        for &pod in &pods {
             let Some(node) = self.bindings.get(&pod).map(|b| b.node) else {
                 continue;
             };
@@ -143,6 +143,13 @@ impl Core {
                     if failure.is_rejected() { Outcome::Unschedulable } else { Outcome::Error };
                 decision.message = Some(failure.message().into());
                 return self.abort_round(now, id, Some(pod), failure, After::Backoff);
+            }
+        }
+        // One that waits holds all: whoever watches knows where they will be.
+        if pods.iter().any(|pod| self.at_permit(*pod)) {
+            for pod in pods {
+                let node = self.bindings.get(&pod).map(|b| self.cluster.node(b.node).name.clone());
+                self.cluster.nominate(pod, node);
             }
         }
         self.pass_permit(now, id);

@@ -104,6 +104,7 @@ impl Core {
             };
             if self.says_already(pod, &condition) {
                 self.keep_condition(pod, condition);
+                self.patch_nomination(pod);
             } else {
                 self.write_condition(now, pod, condition);
             }

@@ -7,6 +7,7 @@ mod extender;
 mod extender_bind;
 mod extender_preempt;
 mod gang_counts;
+mod gang_permit;
 mod harness;
 mod holds;
 mod ledger;
