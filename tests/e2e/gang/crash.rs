@@ -60,7 +60,8 @@ async fn killed_at_random_moments() -> Result<()> {
         tokio::time::sleep(Duration::from_micros(dice.below(20_000))).await;
         scheduler.kill()?;
         check(&scheduler)?;
-        cluster.say(&format!("killed with {} of {} bound", record.total(), (kill + 1) * batch * MIN));
+        let (bound, parts) = (record.total(), record.partial(MIN));
+        cluster.say(&format!("killed with {bound} of {} bound, {parts:?}", (kill + 1) * batch * MIN));
     }
     let last = muster(&cluster, kills)?;
     let begin = Instant::now();
@@ -107,16 +108,16 @@ async fn killed_at_the_worst_moments() -> Result<()> {
             "not over: {}",
             scheduler.log_tail(6_000)
         );
-        if killed < kills && record.partial(min).is_some() {
+        if killed < kills && !record.partial(min).is_empty() {
             scheduler.kill()?;
             check(&scheduler)?;
             killed += 1;
             scheduler = muster(&cluster, starts)?;
             starts += 1;
-            // Until this one has gone on, the part is the same.
-            let part = record.partial(min).unwrap_or_default();
-            let seen = record.bound(&part);
-            let more = |r: &Record| r.bound(&part) > seen || seen >= min;
+            // Until this one has gone on, the parts are the same.
+            let parts = record.partial(min);
+            cluster.say(&format!("killed with {parts:?}"));
+            let more = |r: &Record| r.partial(min) != parts || parts.is_empty();
             let mended = record.wait("mended", SOON, more).await;
             mended.with_context(|| scheduler.log_tail(6_000))?;
         }

@@ -31,6 +31,15 @@ impl Gang {
         times.sort_unstable();
         Some(*times.get(min.checked_sub(1)?)? - *times.first()?)
     }
+
+    /// When members were bound, after the first of them.
+    fn tell(&self) -> String {
+        let first = self.bound.values().min().copied();
+        let mut times: Vec<Duration> =
+            self.bound.values().filter_map(|at| Some(*at - first?)).collect();
+        times.sort_unstable();
+        format!("{times:?}")
+    }
 }
 
 #[derive(Default)]
@@ -84,11 +93,11 @@ impl Record {
         self.seen().gangs.values().map(|gang| gang.bound.len()).sum()
     }
 
-    /// A gang of which some members were bound and fewer than these, if there is one.
-    pub(super) fn partial(&self, min: usize) -> Option<String> {
+    /// Gangs of which some members were bound and fewer than these, and how many.
+    pub(super) fn partial(&self, min: usize) -> BTreeMap<String, usize> {
         let seen = self.seen();
-        let mut parts = seen.gangs.iter().filter(|(_, g)| (1..min).contains(&g.bound.len()));
-        parts.next().map(|(name, _)| name.clone())
+        let parts = seen.gangs.iter().filter(|(_, g)| (1..min).contains(&g.bound.len()));
+        parts.map(|(name, gang)| (name.clone(), gang.bound.len())).collect()
     }
 
     /// Waits until it is so.
@@ -139,7 +148,7 @@ impl Record {
             let Some(span) = gang.span(min) else {
                 anyhow::bail!("{name}: {} of {min} were bound, and no more", gang.bound.len());
             };
-            ensure!(span <= limit, "{name} was bound in part for {span:?}");
+            ensure!(span <= limit, "{name} was bound in part for {span:?}: {}", gang.tell());
             longest = longest.max(span);
         }
         Ok(longest)
