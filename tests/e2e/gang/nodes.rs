@@ -58,8 +58,10 @@ async fn waiting(cluster: &Cluster, record: &Record, how: &str) -> Result<()> {
     match how {
         "cordoned" => drop(patch(cluster, &path, &json!({"spec": {"unschedulable": true}})).await?),
         "tainted" => {
-            let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"});
-            patch(cluster, &path, &json!({"spec": {"taints": [taint]}})).await?;
+            // As the controllers of nodes do; pods tolerate the second for five minutes.
+            let key = "node.kubernetes.io/not-ready";
+            let taints = ["NoSchedule", "NoExecute"].map(|e| json!({"key": key, "effect": e}));
+            patch(cluster, &path, &json!({"spec": {"taints": taints}})).await?;
         }
         _ => delete(cluster, &path).await?,
     }
