@@ -105,8 +105,9 @@ impl Core {
     fn delete_node(&mut self, now: Tick, name: &str) {
         let before = self.cluster.node_before(name).map(Arc::new);
         if let Some(node) = self.cluster.remove_node(name) {
-            self.node_lost(now, node, name);
+            // Gangs first: nobody refused them, so they do not back off.
             self.node_shut(now, node, "was deleted");
+            self.node_lost(now, node, name);
             let event = ClusterEvent {
                 resource: Resource::Node,
                 actions: Actions::DELETE,

@@ -59,3 +59,25 @@ fn a_gang_that_gave_up_is_expected_nowhere() {
     h.effects();
     assert_eq!(h.nominated("a"), Some(""));
 }
+
+/// Nobody refused a gang whose node is deleted: it is planned again at once.
+#[test]
+fn a_gang_whose_node_is_deleted_is_planned_again_at_once() {
+    let slow = Probe::new("Slow", Script { wait: Some(30), ..Script::default() });
+    let mut h = Harness::with(profile(&[&slow]));
+    h.node(node("n1"));
+    let group = json!({"metadata": {"namespace": "default", "name": "g", "uid": "g"},
+        "spec": {"minMember": 1}});
+    h.object(Object::PodGroup(wire(group)));
+    let mut member = pod("a");
+    member.metadata.labels.insert("muster.dev/pod-group".to_owned(), "g".to_owned());
+    h.pod(member);
+    h.run();
+    h.node(node("n2"));
+    h.node_gone("n1");
+    h.run();
+    assert_eq!(h.cache(), ["n2: default/a"]);
+    assert_eq!(h.nominated("a"), Some("n2"));
+    h.permit("a", "Slow", Ok(()));
+    check(h.run_binds(), "bind default/a -> n2");
+}
