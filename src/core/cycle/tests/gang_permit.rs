@@ -35,7 +35,7 @@ fn a_gang_at_permit_says_who_is_waited_for_and_where() {
         said(&mut h),
         "group default/g WaitingForPermit: 1 of 2 members wait at Permit, at most 300s; member b",
     );
-    assert_eq!(h.cache(), ["n1: default/a default/b"]);
+    assert_eq!(h.cache(), ["n1: default/a, default/b"]);
     h.permit("b", "Slow", Ok(()));
     assert_eq!(h.run_binds().len(), 2);
 }
