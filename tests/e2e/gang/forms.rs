@@ -113,8 +113,8 @@ async fn play(cluster: &Cluster, form: Form) -> Result<Vec<String>> {
         results.push(format!("{name} {fate}"));
     }
     results.sort_unstable();
-    for (name, min, ..) in GANGS {
-        results.push(format!("{name} {}", says(cluster, form, name, min).await?));
+    for (name, .., fate) in GANGS {
+        results.push(format!("{name} {}", says(cluster, form, name, fate).await?));
     }
     for (name, _, members, ..) in GANGS {
         for i in 0..members {
@@ -145,8 +145,8 @@ async fn settled(cluster: &Cluster, gang: &str, fate: &str) -> Result<()> {
 }
 
 /// Whether a group says of itself that its minimum is bound: each in its own form.
-async fn says(cluster: &Cluster, form: Form, name: &str, _min: usize) -> Result<String> {
-    let bound = ["fits", "surplus"].contains(&name);
+async fn says(cluster: &Cluster, form: Form, name: &str, fate: &str) -> Result<String> {
+    let bound = fate == "bound";
     let path = format!("{}/{name}", form.groups());
     let told = std::sync::Mutex::new(String::new());
     let agrees = eventually("told", SOON, || async {

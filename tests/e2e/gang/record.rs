@@ -49,7 +49,6 @@ struct Seen {
     pods: HashMap<String, (String, String, bool)>,
     /// Pods whose node changed after it was set: must stay empty.
     moved: Vec<String>,
-    changes: u64,
 }
 
 /// A watch of all pods that remembers gangs.
@@ -149,6 +148,9 @@ impl Record {
                 anyhow::bail!("{name}: {} of {min} were bound, and no more", gang.bound.len());
             };
             ensure!(span <= limit, "{name} was bound in part for {span:?}: {}", gang.tell());
+            if span > window(min) {
+                eprintln!("{name} was bound in part for {span:?}: {}", gang.tell());
+            }
             longest = longest.max(span);
         }
         Ok(longest)
@@ -187,7 +189,6 @@ impl Seen {
     fn note(&mut self, pod: &Pod) {
         let Some(name) = pod.metadata.labels.get(LABEL) else { return };
         let (uid, node) = (&pod.metadata.uid, &pod.spec.node_name);
-        self.changes += 1;
         let gang = self.gangs.entry(name.clone()).or_default();
         if node.is_empty() {
             return;
