@@ -5,7 +5,7 @@
 //! failure, refusal or timeout gives back the room of all. After it binds go out together
 //! and each is on its own. Must never let a member pass a barrier before the others.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_api::muster::reason;
@@ -51,6 +51,8 @@ pub(super) struct Rounds {
     /// Rounds that have lost a member.
     broken: BTreeSet<GangId>,
     timers: BTreeSet<(Tick, GangId, Due)>,
+    /// The same by gang: there may be thousands.
+    armed: BTreeMap<(GangId, Due), Tick>,
     /// Since when a part of a gang is bound that was never whole.
     half: crate::hash::IdMap<GangId, Tick>,
     /// Evictions of such parts, on their way.
@@ -74,8 +76,13 @@ impl Rounds {
     }
 
     pub(super) fn arm(&mut self, gang: GangId, due: Due, at: Option<Tick>) {
-        self.timers.retain(|(_, g, d)| (*g, *d) != (gang, due));
-        self.timers.extend(at.map(|at| (at, gang, due)));
+        if let Some(before) = self.armed.remove(&(gang, due)) {
+            self.timers.remove(&(before, gang, due));
+        }
+        if let Some(at) = at {
+            self.armed.insert((gang, due), at);
+            self.timers.insert((at, gang, due));
+        }
     }
 }
 
@@ -311,7 +318,7 @@ impl Core {
             if at > now {
                 break;
             }
-            self.rounds.timers.pop_first();
+            self.rounds.arm(gang, due, None);
             match due {
                 Due::Words => self.say_now(now, gang),
                 Due::HalfBound => self.release_half_bound(now, gang),
