@@ -2,13 +2,14 @@
 //!
 //! `cargo bench --bench core` prints, per cluster size, the mean and the 99th
 //! percentile of a decision for pods of one shape and for a mix of 500 shapes, at
-//! 5,000 nodes also for pods spread over zones and hosts and for pods kept apart,
-//! and the time to load a full cluster. No API server takes part.
+//! 5,000 nodes also for pods spread over zones and hosts, for pods kept apart and for
+//! gangs of 1,000 as a whole, and the time to load a full cluster. No API server takes
+//! part.
 
 use std::time::{Duration, Instant};
 
 use muster_api::k8s;
-use muster_core::io::{Change, Input, Kind, Tick};
+use muster_core::io::{Change, Input, Kind, Object, Tick};
 use muster_core::{Config, Core, Outcome};
 
 const PODS: usize = 10_000;
@@ -22,6 +23,7 @@ fn main() {
     }
     spread(5_000);
     anti_affinity(5_000);
+    gangs(5_000, 1_000, 10);
     load(5_000, 150_000);
 }
 
@@ -81,6 +83,41 @@ fn anti_affinity(nodes: usize) {
         core.apply(Tick(i as i64), Input::Pod(Change::Upsert(Box::new(pod))));
     }
     report(&format!("{nodes} nodes, anti-affinity, 20 sets"), &decide_all(&mut core));
+}
+
+/// Gangs of one shape, each decided as a whole; the first makes the ledger.
+fn gangs(nodes: usize, members: usize, count: usize) {
+    let mut core = cluster(nodes);
+    let now = Tick(1_000_000_000);
+    for gang in 0..count {
+        let name = format!("gang-{gang}");
+        let mut group = muster_api::muster::PodGroup::default();
+        (group.metadata.namespace, group.metadata.name) = ("default".into(), name.clone());
+        group.metadata.uid.clone_from(&name);
+        group.spec.min_member = i32::try_from(members).ok();
+        core.apply(now, Input::Object(Box::new(Object::PodGroup(group))));
+        for i in 0..members {
+            let mut pod = pod(gang * members + i, 100, "");
+            pod.metadata.labels.insert("muster.dev/pod-group".to_owned(), name.clone());
+            core.apply(now, Input::Pod(Change::Upsert(Box::new(pod))));
+        }
+    }
+    core.advance(now);
+    core.take_effects();
+    let mut times = Vec::with_capacity(count);
+    loop {
+        let started = Instant::now();
+        let Some(decision) = core.schedule_one(now) else { break };
+        times.push(started.elapsed());
+        let Outcome::Gathered { members: placed } = &decision.outcome else {
+            panic!("{decision:?}");
+        };
+        assert_eq!(placed.len(), members, "all of it has room");
+        assert!(core.take_effects().len() >= members, "all of it is bound");
+        core.take_observations();
+    }
+    assert_eq!(times.len(), count, "every gang was decided at once");
+    report(&format!("{nodes} nodes, a gang of {members}"), &times);
 }
 
 fn selector(key: &str, value: &str) -> k8s::LabelSelector {

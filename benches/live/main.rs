@@ -10,6 +10,7 @@
 //!     cargo bench --bench live
 //!     cargo bench --bench live -- --workload plain,gpu --nodes 500 --pods 500
 //!     cargo bench --bench live -- --workload preemption
+//!     cargo bench --bench live -- --workload gangs-16,gangs-1000
 
 mod floor;
 mod observe;

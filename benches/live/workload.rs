@@ -11,6 +11,9 @@ use crate::preemption;
 const RACK: usize = 32;
 const ZONES: usize = 10;
 const GANG: usize = 16;
+const BIG_GANG: usize = 1_000;
+/// How many of those there are, at most.
+const BIG_GANGS: usize = 3;
 const GPU: &str = "nvidia.com/gpu";
 const RACK_LABEL: &str = "topology.kubernetes.io/rack";
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
@@ -28,6 +31,8 @@ pub(crate) enum Workload {
     AntiAffinity,
     /// Native gangs of 16.
     Gangs,
+    /// Three native gangs of 1,000.
+    BigGangs,
     /// Native gangs of 16, each in one rack.
     GangsRack,
     /// Every node full of pods of lower priority, three of which must go per pod.
@@ -35,12 +40,13 @@ pub(crate) enum Workload {
 }
 
 impl Workload {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Plain,
         Self::Gpu,
         Self::Spread,
         Self::AntiAffinity,
         Self::Gangs,
+        Self::BigGangs,
         Self::GangsRack,
         Self::Preemption,
     ];
@@ -52,6 +58,7 @@ impl Workload {
             Self::Spread => "spread",
             Self::AntiAffinity => "anti-affinity",
             Self::Gangs => "gangs-16",
+            Self::BigGangs => "gangs-1000",
             Self::GangsRack => "gangs-16-rack",
             Self::Preemption => "preemption",
         }
@@ -59,7 +66,7 @@ impl Workload {
 
     /// What Muster can do by now; the rest prints "not yet".
     pub(crate) fn in_muster(self) -> bool {
-        !self.is_gang()
+        self != Self::GangsRack
     }
 
     /// By name; none means those that Muster supports.
@@ -81,13 +88,22 @@ impl Workload {
     }
 
     fn is_gang(self) -> bool {
-        matches!(self, Self::Gangs | Self::GangsRack)
+        self.gang_size() > 0
+    }
+
+    /// Members of each gang; 0 if there are none.
+    fn gang_size(self) -> usize {
+        match self {
+            Self::Gangs | Self::GangsRack => GANG,
+            Self::BigGangs => BIG_GANG,
+            _ => 0,
+        }
     }
 
     /// Feature gates of the API server and of kube-scheduler.
     pub(crate) fn feature_gates(self) -> &'static [&'static str] {
         match self {
-            Self::Gangs => &["GenericWorkload=true"],
+            Self::Gangs | Self::BigGangs => &["GenericWorkload=true"],
             Self::GangsRack => &["GenericWorkload=true", "TopologyAwareWorkloadScheduling=true"],
             _ => &[],
         }
@@ -106,6 +122,7 @@ impl Workload {
     pub(crate) fn pods(self, wanted: usize, nodes: usize) -> usize {
         match self {
             Self::Gangs | Self::GangsRack => wanted / GANG * GANG,
+            Self::BigGangs => (wanted / BIG_GANG).clamp(1, BIG_GANGS) * BIG_GANG,
             Self::Preemption => wanted.min(nodes).min(preemption::PREEMPTORS),
             _ => wanted,
         }
@@ -142,7 +159,8 @@ impl Workload {
         .await?;
         if self.is_gang() {
             let path = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
-            create_objects(client, path, "groups", pods / GANG, |i| self.group(i)).await?;
+            let groups = pods / self.gang_size();
+            create_objects(client, path, "groups", groups, |i| self.group(i)).await?;
         }
         if self == Self::Preemption {
             preemption::fill(client, nodes).await?;
@@ -155,7 +173,7 @@ impl Workload {
         let mut group = json!({
             "apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup",
             "metadata": {"name": format!("gang-{i}")},
-            "spec": {"schedulingPolicy": {"gang": {"minCount": GANG}}},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": self.gang_size()}}},
         });
         if self == Self::GangsRack {
             group["spec"]["schedulingConstraints"] = json!({"topology": [{"key": RACK_LABEL}]});
@@ -204,8 +222,9 @@ impl Workload {
                 spec["priorityClassName"] = "high".into();
                 spec["containers"][0]["resources"]["requests"]["cpu"] = "3".into();
             }
-            Self::Gangs | Self::GangsRack => {
-                spec["schedulingGroup"] = json!({"podGroupName": format!("gang-{}", i / GANG)});
+            Self::Gangs | Self::BigGangs | Self::GangsRack => {
+                let gang = format!("gang-{}", i / self.gang_size());
+                spec["schedulingGroup"] = json!({"podGroupName": gang});
             }
         }
         pod

@@ -120,6 +120,35 @@ fn kinds_that_no_plugin_reads_are_passed_over_with_a_note() {
     assert_eq!(notes, ["skipped 1 of kind ConfigMap: no plugin reads it"]);
 }
 
+/// Pod groups of every API are read; what is wrong with one is named.
+#[test]
+fn pod_groups_are_read() {
+    let groups = "
+---
+{apiVersion: muster.dev/v1alpha1, kind: PodGroup, metadata: {name: a}, spec: {minMember: 2}}
+---
+apiVersion: scheduling.k8s.io/v1beta1
+kind: PodGroup
+metadata: {name: b}
+spec: {schedulingPolicy: {gang: {minCount: 2}}}
+---
+apiVersion: scheduling.x-k8s.io/v1alpha1
+kind: PodGroup
+metadata: {name: c}
+spec: {minMember: 2}
+---
+{apiVersion: scheduling.example.com/v1, kind: PodGroup, metadata: {name: d}}
+";
+    let text = format!("{CLUSTER}{groups}");
+    let (_, notes) = answer(&text, "team/train", None, Output::Json).unwrap();
+    let skipped = |kind: &str| format!("skipped 1 of kind {kind}: no plugin reads it");
+    assert_eq!(notes, [skipped("ConfigMap"), skipped("PodGroup")]);
+    let wrong = text.replace("minMember: 2}}", "minMember: two}}");
+    let error = answer(&wrong, "team/train", None, Output::Json).unwrap_err();
+    assert!(error.to_string().contains("podgroups \"a\""), "{error}");
+    assert!(error.to_string().contains("spec.minMember"), "{error}");
+}
+
 #[test]
 fn many_nodes_are_counted_by_reason() {
     let node = |i: usize| {

@@ -9,13 +9,15 @@ use std::sync::Arc;
 
 use muster_api::k8s::{CoschedulingPodGroup, NativePodGroup, Node, Pod, Time};
 use muster_api::muster::{PodGroup, PodGroupStatus};
+use muster_core::gang::Api;
 use muster_core::gang::status::Says;
+use muster_core::io::GroupSays;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Note;
-use super::forms::{Api, Form, Seen};
+use super::forms::{Form, Seen};
 use super::roll::Side;
 use super::state::State;
 
@@ -146,8 +148,11 @@ impl Board {
     }
 
     /// The scheduler speaks of a group.
-    pub fn say(&self, api: Api, namespace: &str, name: &str, says: Says) {
-        self.with(|state| state.say(&Key::of(api, namespace, name), says, Instant::now()));
+    pub fn say(&self, said: GroupSays) {
+        let GroupSays { gang, reason, message, .. } = said;
+        let says = Says { reason: reason.into(), message, ..Says::default() };
+        let key = Key::of(gang.api, &gang.namespace, &gang.name);
+        self.with(|state| state.say(&key, says, Instant::now()));
     }
 
     /// Returns when groups of this API are served.

@@ -5,59 +5,22 @@
 //! only if one of its members is ours to schedule.
 
 use muster_api::k8s::{
-    CoschedulingPodGroup, CoschedulingPodGroupStatus, NativePodGroup, ObjectMeta, Pod,
+    CoschedulingPodGroup, CoschedulingPodGroupStatus, NativePodGroup, ObjectMeta,
 };
 use muster_api::muster::{
-    self, Condition, MemberCounts, Phase, PodGroup, PodGroupSpec, PodGroupStatus, condition,
-    labels, reason,
+    self, Condition, MemberCounts, Phase, PodGroup, PodGroupSpec, PodGroupStatus, condition, reason,
 };
+use muster_core::gang::Api;
 use serde_json::{Value, json};
 
 use super::pace;
 
-/// An API that describes gangs. A pod that names groups of several belongs to the
-/// first of these.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Api {
-    /// `muster.dev`.
-    #[default]
-    Muster,
-    /// `scheduling.k8s.io`.
-    Native,
-    /// `scheduling.x-k8s.io`, of scheduler-plugins.
-    Coscheduling,
-}
-
-impl Api {
-    /// All of them.
-    pub(super) const ALL: [Self; 3] = [Self::Muster, Self::Native, Self::Coscheduling];
-    /// How many there are.
-    pub(super) const COUNT: usize = Self::ALL.len();
-
-    /// The group that a pod names.
-    pub(super) fn of(pod: &Pod) -> Option<(Self, &str)> {
-        let label = |key| pod.metadata.labels.get(key).map(String::as_str);
-        let native = pod.spec.scheduling_group.as_ref().and_then(|g| g.pod_group_name.as_deref());
-        let named = [
-            (Self::Muster, label(labels::POD_GROUP)),
-            (Self::Native, native),
-            (Self::Coscheduling, label(CoschedulingPodGroup::LABEL)),
-        ];
-        named.into_iter().find_map(|(api, name)| Some((api, name.filter(|n| !n.is_empty())?)))
-    }
-
-    /// Whether its status counts members that have ended.
-    pub(super) fn counts_ended(self) -> bool {
-        self != Self::Native
-    }
-
-    /// API group and version.
-    pub(super) fn group_version(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Muster => (muster::GROUP, muster::VERSION),
-            Self::Native => ("scheduling.k8s.io", "v1beta1"),
-            Self::Coscheduling => ("scheduling.x-k8s.io", "v1alpha1"),
-        }
+/// API group and version of the groups of an API.
+pub(super) fn group_version(api: Api) -> (&'static str, &'static str) {
+    match api {
+        Api::Muster => (muster::GROUP, muster::VERSION),
+        Api::Native => ("scheduling.k8s.io", "v1beta1"),
+        Api::Coscheduling => ("scheduling.x-k8s.io", "v1alpha1"),
     }
 }
 
@@ -338,19 +301,5 @@ mod tests {
             assert_eq!(new.past().is_true(condition::FINISHED), over, "{phase}");
             assert_eq!(new.past().phase.is_some(), over, "{phase}");
         }
-    }
-
-    #[test]
-    fn a_pod_belongs_to_the_first_api_it_names() {
-        let pod = |labels: Value, spec: Value| -> Pod {
-            serde_json::from_value(json!({"metadata": {"labels": labels}, "spec": spec})).unwrap()
-        };
-        let native = json!({"schedulingGroup": {"podGroupName": "n"}});
-        let both = json!({"muster.dev/pod-group": "m", "scheduling.x-k8s.io/pod-group": "c"});
-        let one = json!({"scheduling.x-k8s.io/pod-group": "c"});
-        assert_eq!(Api::of(&pod(both, native.clone())), Some((Api::Muster, "m")));
-        assert_eq!(Api::of(&pod(one.clone(), native)), Some((Api::Native, "n")));
-        assert_eq!(Api::of(&pod(one, json!({}))), Some((Api::Coscheduling, "c")));
-        assert_eq!(Api::of(&pod(json!({"muster.dev/pod-group": ""}), json!({}))), None);
     }
 }

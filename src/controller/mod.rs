@@ -17,7 +17,7 @@ mod state;
 mod tests;
 
 pub use board::Board;
-pub use forms::Api;
+pub use muster_core::gang::Api;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -6,12 +6,13 @@ use http::Method;
 use serde_json::json;
 
 use super::board::{Key, Write};
+use super::forms::group_version;
 use crate::client::Call;
 
 /// The call that writes a status.
 pub(super) fn call(write: &Write) -> Call {
     let Key { api, namespace, name } = &write.key;
-    let (group, version) = api.group_version();
+    let (group, version) = group_version(*api);
     let body = json!({
         "metadata": {"uid": write.uid, "resourceVersion": write.version},
         "status": write.form.patch(),

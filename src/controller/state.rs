@@ -8,12 +8,13 @@ use muster_api::k8s::{Node, Pod, Time};
 #[cfg(test)]
 use muster_api::muster::PodGroup;
 use muster_api::muster::{PodGroupSpec, PodGroupStatus};
+use muster_core::gang::Api;
 use muster_core::gang::status::{Facts, Says, status};
 use tokio::time::Instant;
 
 use super::Note;
 use super::board::{Due, Key, Outcome, Write};
-use super::forms::{Api, Form, Seen};
+use super::forms::{Form, Seen};
 use super::nodes::Nodes;
 use super::pace::{GATHER, Pace};
 use super::roll::{Roll, Side};

@@ -29,10 +29,12 @@ mod testing;
 
 #[cfg(any(test, feature = "seeded-bugs"))]
 pub use bugs::Bug;
+pub(crate) use cycle::RELEASE;
 pub use cycle::{
     Config, Core, Decision, MAX_VERSIONS, Outcome, Question, Reload, ReloadError, Stopwatch,
 };
-pub(crate) use cycle::RELEASE;
 pub use framework::Profile;
 pub use queue::Backoff;
-pub use report::{CacheNode, CacheView, Explanation, PendingCounts, QueueView, QueuedPod};
+pub use report::{
+    CacheNode, CacheView, Explanation, GangCounts, PendingCounts, QueueView, QueuedPod,
+};

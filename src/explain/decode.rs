@@ -2,6 +2,7 @@
 
 use anyhow::{Result, anyhow, bail};
 use muster_api::k8s;
+use muster_core::gang::Api;
 use muster_core::io::Object;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -35,6 +36,7 @@ pub(super) fn decode(document: &Document) -> Result<Decoded> {
         "ReplicaSet" | "StatefulSet" => group == "apps/v1",
         "PodDisruptionBudget" => group == "policy/v1",
         "PriorityClass" => group == "scheduling.k8s.io/v1",
+        "PodGroup" => POD_GROUPS.contains(&group),
         _ => group == "storage.k8s.io/v1",
     };
     let object = match kind {
@@ -73,10 +75,26 @@ pub(super) fn decode(document: &Document) -> Result<Decoded> {
             }))
         }
         "PriorityClass" => Object::PriorityClass(read(document, "priorityclasses")?),
+        "PodGroup" => pod_group(document, group)?,
         "VolumeAttachment" => Object::VolumeAttachment(read(document, "volumeattachments")?),
         other => return Ok(Decoded::Unread(other.to_owned())),
     };
     Ok(Decoded::Object(Box::new(object)))
+}
+
+/// APIs that have a kind `PodGroup`, in the order of [`Api`].
+const POD_GROUPS: [&str; Api::COUNT] =
+    ["muster.dev/v1alpha1", "scheduling.k8s.io/v1beta1", "scheduling.x-k8s.io/v1alpha1"];
+
+fn pod_group(document: &Document, group: &str) -> Result<Object> {
+    let resource = "podgroups";
+    Ok(match POD_GROUPS.iter().position(|known| *known == group) {
+        Some(1) => Object::NativePodGroup(placed(read(document, resource)?, |o| &mut o.metadata)),
+        Some(2) => {
+            Object::CoschedulingPodGroup(placed(read(document, resource)?, |o| &mut o.metadata))
+        }
+        _ => Object::PodGroup(placed(read(document, resource)?, |o| &mut o.metadata)),
+    })
 }
 
 fn placed<T>(mut object: T, metadata: impl Fn(&mut T) -> &mut k8s::ObjectMeta) -> T {

@@ -85,6 +85,8 @@ const CALL: (u32, usize) = (100, 15);
 const SLI: (u32, usize) = (1_000, 20);
 /// 1 to 64.
 const VICTIMS: (u32, usize) = (100_000, 7);
+/// 1 to 16,384.
+const MEMBERS: (u32, usize) = (100_000, 15);
 /// 1 to 16.
 const ATTEMPTS: (u32, usize) = (100_000, 5);
 
@@ -280,6 +282,33 @@ pub(super) const POD_GROUP_STATUS_LAG: Family = histogram(
     &[],
     SLI,
     "Time from a change of a pod group or its members until the status that says so is written.",
+);
+pub(super) const GANG_ATTEMPTS: Family = counter(
+    "muster_gang_attempts_total",
+    &["result"],
+    "Number of attempts to find room for a gang as a whole, by the result (gathered: all that is needed has room, unschedulable, error).",
+);
+pub(super) const GANG_GIVEN_UP: Family = counter(
+    "muster_gang_given_up_total",
+    &["reason"],
+    "Number of gangs that had room and gave it back before any of it was bound, by the reason (ScheduleTimeout, Rejected, Scheduling: a member or a node was lost and it is tried again at once, SchedulerError).",
+);
+pub(super) const GANG_MEMBERS: Family = histogram(
+    "muster_gang_bound_members",
+    &[],
+    MEMBERS,
+    "Number of members that were bound when the minimum of their gang was.",
+);
+pub(super) const GANG_DURATION: Family = histogram(
+    "muster_gang_scheduling_duration_seconds",
+    &[],
+    SLI,
+    "Time from the moment the minimum of a gang exists until it is bound.",
+);
+pub(super) const PENDING_GANGS: Family = gauge(
+    "muster_pending_gangs",
+    &["queue"],
+    "Number of gangs with members that wait, by queue: active, backoff, unschedulable, incomplete (too few members exist).",
 );
 pub(super) const BUILD_INFO: Family =
     gauge("muster_build_info", &["version"], "Always 1; the label says which build is running.");

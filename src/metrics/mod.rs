@@ -10,8 +10,8 @@ mod hot;
 
 use std::sync::Arc;
 
-use muster_core::PendingCounts;
 use muster_core::report::Observation;
+use muster_core::{Decision, GangCounts, Outcome, PendingCounts};
 use parking_lot::Mutex;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
@@ -69,6 +69,11 @@ struct Inner {
     config_current: IntGaugeVec,
     group_writes: IntCounterVec,
     group_lag: Histogram,
+    gang_attempts: IntCounterVec,
+    gang_given_up: IntCounterVec,
+    gang_members: Histogram,
+    gang_seconds: Histogram,
+    gangs: IntGaugeVec,
 }
 
 /// Gauges that [`Metrics::set_pending`] sets.
@@ -128,6 +133,11 @@ impl Metrics {
             config_current: make.gauges(families::CONFIG_CURRENT),
             group_writes: make.counters(families::POD_GROUP_STATUS),
             group_lag: make.histogram(families::POD_GROUP_STATUS_LAG),
+            gang_attempts: make.counters(families::GANG_ATTEMPTS),
+            gang_given_up: make.counters(families::GANG_GIVEN_UP),
+            gang_members: make.histogram(families::GANG_MEMBERS),
+            gang_seconds: make.histogram(families::GANG_DURATION),
+            gangs: make.gauges(families::PENDING_GANGS),
             made: Vec::new(),
             registry: registry.clone(),
         };
@@ -159,6 +169,11 @@ impl Metrics {
                     || (counted, inner.pod_sli.with_label_values(&[attempts_label(counted)])),
                     |child| child.observe(micros(*since_queued_micros)),
                 );
+            }
+            Observation::GangBound { members, since_complete_micros } => {
+                let members = u32::try_from(*members).unwrap_or(u32::MAX);
+                inner.gang_members.observe(f64::from(members));
+                inner.gang_seconds.observe(micros(*since_complete_micros));
             }
             Observation::PermitWait { status, micros: waited } => {
                 inner.hot.lock().permit.child(
@@ -206,6 +221,38 @@ impl Metrics {
             (asking, counts.asking),
         ] {
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// Counts a decision on a gang.
+    pub fn decided(&self, decision: &Decision) {
+        if decision.gang.is_none() {
+            return;
+        }
+        let result = match decision.outcome {
+            Outcome::Gathered { .. } => "gathered",
+            Outcome::Accumulating { .. } => "accumulating",
+            Outcome::Unschedulable => "unschedulable",
+            _ => "error",
+        };
+        self.0.gang_attempts.with_label_values(&[result]).inc();
+    }
+
+    /// A gang gave back the room it had.
+    pub fn gang_gave_up(&self, reason: &str) {
+        self.0.gang_given_up.with_label_values(&[reason]).inc();
+    }
+
+    /// Gangs that wait, by queue.
+    pub fn set_gangs(&self, counts: &GangCounts) {
+        for (queue, count) in [
+            ("active", counts.active),
+            ("backoff", counts.backoff),
+            ("unschedulable", counts.unschedulable),
+            ("incomplete", counts.incomplete),
+        ] {
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            self.0.gangs.with_label_values(&[queue]).set(count);
         }
     }
 

@@ -29,7 +29,12 @@ muster_extender_call_duration_seconds histogram extender,verb
 muster_extender_calls_total counter extender,verb,result
 muster_extender_scores_out_of_range_total counter extender
 muster_extender_waiting_pods gauge \n\
+muster_gang_attempts_total counter result
+muster_gang_bound_members histogram \n\
+muster_gang_given_up_total counter reason
+muster_gang_scheduling_duration_seconds histogram \n\
 muster_malformed_objects_total counter kind
+muster_pending_gangs gauge queue
 muster_pod_group_status_lag_seconds histogram \n\
 muster_pod_group_status_writes_total counter result
 muster_pod_rejections_total counter plugin,profile
@@ -189,6 +194,49 @@ fn registries_are_apart() {
     a.clone().watch_event("Pod");
     assert!(a.encode().contains("muster_watch_events_total{kind=\"Pod\"} 1"));
     assert!(!b.encode().contains("muster_watch_events_total{kind=\"Pod\"}"));
+}
+
+#[test]
+fn gangs_are_counted() {
+    let metrics = Metrics::new();
+    let mut core = muster_core::Core::new(muster_core::Config::default());
+    for (queue, count) in [("active", 1), ("backoff", 2), ("unschedulable", 3), ("incomplete", 4)] {
+        let counts = GangCounts { active: 1, backoff: 2, unschedulable: 3, incomplete: 4 };
+        metrics.set_gangs(&counts);
+        let sample = format!("muster_pending_gangs{{queue=\"{queue}\"}}");
+        assert_eq!(value(&metrics, &sample), f64::from(count));
+    }
+    metrics.observe(&Observation::GangBound { members: 8, since_complete_micros: 1_500_000 });
+    assert_eq!(value(&metrics, "muster_gang_bound_members_sum"), 8.0);
+    assert_eq!(value(&metrics, "muster_gang_scheduling_duration_seconds_sum"), 1.5);
+    metrics.gang_gave_up("ScheduleTimeout");
+    let sample = "muster_gang_given_up_total{reason=\"ScheduleTimeout\"}";
+    assert_eq!(value(&metrics, sample), 1.0);
+
+    // A gang of one on an empty cluster, and a pod of none: with no node nobody objects, so
+    // there is no event to wait for.
+    let now = muster_core::io::Tick(1_000_000_000);
+    let object = |value| serde_json::from_value(value).expect("a group");
+    let group = serde_json::json!({"metadata": {"name": "g", "namespace": "n", "uid": "g"},
+        "spec": {"minMember": 1}});
+    let group = muster_core::io::Object::PodGroup(object(group));
+    core.apply(now, muster_core::io::Input::Object(Box::new(group)));
+    for (name, gang) in [("in", "g"), ("alone", "")] {
+        let mut pod = muster_api::k8s::Pod::default();
+        (pod.metadata.name, pod.metadata.namespace) = (name.to_owned(), "n".to_owned());
+        (pod.metadata.uid, pod.spec.scheduler_name) = (name.to_owned(), "muster".to_owned());
+        pod.metadata.labels.insert("muster.dev/pod-group".to_owned(), gang.to_owned());
+        let change = muster_core::io::Change::Upsert(Box::new(pod));
+        core.apply(now, muster_core::io::Input::Pod(change));
+    }
+    core.advance(now);
+    while let Some(decision) = core.schedule_one(now) {
+        metrics.decided(&decision);
+    }
+    let sample = "muster_gang_attempts_total{result=\"unschedulable\"}";
+    assert_eq!(value(&metrics, sample), 1.0);
+    metrics.set_gangs(&core.gang_counts());
+    assert_eq!(value(&metrics, "muster_pending_gangs{queue=\"backoff\"}"), 1.0);
 }
 
 /// `docs/metrics.md` is made from the code: this test rewrites it and fails if

@@ -28,6 +28,14 @@ pub(super) fn log(decision: &Decision, verbosity: u8) {
         Outcome::WaitingOnPermit { node } => {
             info!(%pod, %node, evaluated, feasible, "node chosen, waiting at Permit");
         }
+        Outcome::Gathered { members } => {
+            let gang = decision.gang.as_ref().map(ToString::to_string).unwrap_or_default();
+            info!(gang, members = members.len(), evaluated, "a gang has room");
+        }
+        Outcome::Accumulating { members } => {
+            let gang = decision.gang.as_ref().map(ToString::to_string).unwrap_or_default();
+            info!(gang, members = members.len(), message, "a gang keeps what it has found");
+        }
         Outcome::Unschedulable => info!(%pod, evaluated, message, "unschedulable"),
         Outcome::Error => info!(%pod, evaluated, message, "scheduling failed"),
         Outcome::Skipped => info!(%pod, message, "skipped"),

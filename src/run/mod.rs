@@ -206,7 +206,7 @@ impl Scheduler {
             config.clone(),
             nodes,
             mailbox.clone(),
-            board,
+            board.clone(),
             metrics.clone(),
             end.clone(),
         )
@@ -227,6 +227,7 @@ impl Scheduler {
             writer: writer.clone(),
             extenders: extenders.clone(),
             asker: Asker::start(mailbox.clone()),
+            board,
             leadership,
             metrics: metrics.clone(),
             clock,

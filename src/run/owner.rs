@@ -21,10 +21,11 @@ use tracing::{error, info, warn};
 use super::clock::Clock;
 use super::{Shutdown, decisions};
 use crate::ask::Asker;
+use crate::controller::Board;
 use crate::elect::Leadership;
 use crate::extend::Extenders;
 use crate::metrics::Metrics;
-use crate::watch::REQUIRED;
+use crate::watch;
 use crate::write::Writer;
 
 /// Messages that may wait for the owner; a batch of a watch is one.
@@ -96,6 +97,8 @@ pub(super) struct Owner {
     pub(super) writer: Writer,
     pub(super) extenders: Extenders,
     pub(super) asker: Asker,
+    /// Hears what the core says of gangs.
+    pub(super) board: Arc<Board>,
     pub(super) leadership: Leadership,
     pub(super) metrics: Metrics,
     pub(super) clock: Clock,
@@ -227,7 +230,8 @@ impl Owner {
             && !self.lists.contains(&kind)
         {
             self.lists.push(kind);
-            if REQUIRED.iter().all(|kind| self.lists.contains(kind)) {
+            let listed = |kind: &Kind| !watch::required(*kind) || self.lists.contains(kind);
+            if self.listed_at.is_none() && Kind::ALL.iter().all(listed) {
                 self.listed.all.store(true, Ordering::Release);
                 self.listed_at = Some(Instant::now());
                 info!("caches are filled");
@@ -262,6 +266,7 @@ impl Owner {
                 return false;
             };
             decisions::log(&decision, self.verbosity);
+            self.metrics.decided(&decision);
             if begin.elapsed() > CYCLES_TIME {
                 break;
             }
@@ -285,6 +290,12 @@ impl Owner {
                     token, pod, request: Request::Extender { attempt, call }, ..
                 } => {
                     self.extenders.submit(token, pod, attempt, call);
+                }
+                Effect::Group(says) => {
+                    if says.gave_up {
+                        self.metrics.gang_gave_up(says.reason);
+                    }
+                    self.board.say(says);
                 }
                 effect => rest.push(effect),
             }
@@ -323,6 +334,7 @@ impl Owner {
         }
         self.gauges = Instant::now();
         self.metrics.set_pending(&self.core.core().pending_counts());
+        self.metrics.set_gangs(&self.core.core().gang_counts());
         self.metrics.set_unschedulable(&self.core.core().unschedulable_by_plugin());
         self.look_at_verbosity();
     }

@@ -82,9 +82,10 @@ pub enum Complaint {
 
 pub(crate) fn attempt_of(decision: Decision) -> Attempt {
     let placed = match decision.outcome {
-        Outcome::Scheduled { .. } | Outcome::WaitingOnPermit { .. } | Outcome::Gathered { .. } => {
-            true
-        }
+        Outcome::Scheduled { .. }
+        | Outcome::WaitingOnPermit { .. }
+        | Outcome::Gathered { .. }
+        | Outcome::Accumulating { .. } => true,
         Outcome::Unschedulable | Outcome::Error | Outcome::Skipped | Outcome::Asking => false,
     };
     Attempt { pod: decision.pod, gang: decision.gang, placed, message: decision.message }

@@ -20,8 +20,8 @@ pub const POD_FIELDS: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 /// A kind that can be watched.
 pub trait Watched: DeserializeOwned + Clone + Debug + Send + Sync + 'static {
-    /// The core's name of the kind; none if the core does not hear of it.
-    const KIND: Option<Kind>;
+    /// The core's name of the kind.
+    const KIND: Kind;
     /// The API's name of the kind.
     const NAME: &'static str;
     /// API group; empty for the core group.
@@ -38,10 +38,10 @@ pub trait Watched: DeserializeOwned + Clone + Debug + Send + Sync + 'static {
     /// Metadata.
     fn metadata(&self) -> &ObjectMeta;
     /// The input that says that the object changed.
-    fn changed(change: Change<Self>) -> Option<Input>;
+    fn changed(change: Change<Self>) -> Input;
 
     /// The input that says that the object is gone.
-    fn deleted(key: ObjectKey) -> Option<Input> {
+    fn deleted(key: ObjectKey) -> Input {
         Self::changed(Change::Delete(key))
     }
 
@@ -50,7 +50,7 @@ pub trait Watched: DeserializeOwned + Clone + Debug + Send + Sync + 'static {
 }
 
 impl Watched for Node {
-    const KIND: Option<Kind> = Some(Kind::Node);
+    const KIND: Kind = Kind::Node;
     const NAME: &'static str = "Node";
     const GROUP: &'static str = "";
     const VERSION: &'static str = "v1";
@@ -61,8 +61,8 @@ impl Watched for Node {
         &self.metadata
     }
 
-    fn changed(change: Change<Self>) -> Option<Input> {
-        Some(Input::Node(change))
+    fn changed(change: Change<Self>) -> Input {
+        Input::Node(change)
     }
 
     fn note(note: Note<&Self>, board: &Board) {
@@ -71,7 +71,7 @@ impl Watched for Node {
 }
 
 impl Watched for Pod {
-    const KIND: Option<Kind> = Some(Kind::Pod);
+    const KIND: Kind = Kind::Pod;
     const NAME: &'static str = "Pod";
     const GROUP: &'static str = "";
     const VERSION: &'static str = "v1";
@@ -82,8 +82,8 @@ impl Watched for Pod {
         &self.metadata
     }
 
-    fn changed(change: Change<Self>) -> Option<Input> {
-        Some(Input::Pod(change))
+    fn changed(change: Change<Self>) -> Input {
+        Input::Pod(change)
     }
 
     fn note(note: Note<&Self>, board: &Board) {
@@ -100,7 +100,7 @@ macro_rules! ended {
         pub struct $name(Pod);
 
         impl Watched for $name {
-            const KIND: Option<Kind> = None;
+            const KIND: Kind = Kind::$name;
             const NAME: &'static str = "Pod";
             const GROUP: &'static str = "";
             const VERSION: &'static str = "v1";
@@ -113,8 +113,12 @@ macro_rules! ended {
                 &self.0.metadata
             }
 
-            fn changed(_: Change<Self>) -> Option<Input> {
-                None
+            fn changed(change: Change<Self>) -> Input {
+                let change = match change {
+                    Change::Upsert(member) => Change::Upsert(Box::new(member.0)),
+                    Change::Delete(key) => Change::Delete(key),
+                };
+                Input::Ended(Kind::$name, change)
             }
 
             fn note(note: Note<&Self>, board: &Board) {
@@ -131,11 +135,11 @@ ended! {
     EndedCoscheduled, Coscheduling, CoschedulingPodGroup::LABEL;
 }
 
-/// Groups that only the controller hears of: type, API group, version, how they are told.
+/// Pod groups, told to the controller as well: type, API group, version, how they are told.
 macro_rules! noted {
     ($($kind:ident, $group:expr, $version:expr, $note:ident;)*) => {$(
         impl Watched for $kind {
-            const KIND: Option<Kind> = None;
+            const KIND: Kind = Kind::$kind;
             const NAME: &'static str = stringify!($kind);
             const GROUP: &'static str = $group;
             const VERSION: &'static str = $version;
@@ -146,8 +150,11 @@ macro_rules! noted {
                 &self.metadata
             }
 
-            fn changed(_: Change<Self>) -> Option<Input> {
-                None
+            fn changed(change: Change<Self>) -> Input {
+                match change {
+                    Change::Upsert(object) => Input::Object(Box::new(Object::$kind(*object))),
+                    Change::Delete(key) => Input::ObjectGone(Kind::$kind, key),
+                }
             }
 
             fn note(note: Note<&Self>, board: &Board) {
@@ -167,7 +174,7 @@ noted! {
 macro_rules! kept {
     ($($kind:ident, $group:literal, $plural:literal;)*) => {$(
         impl Watched for $kind {
-            const KIND: Option<Kind> = Some(Kind::$kind);
+            const KIND: Kind = Kind::$kind;
             const NAME: &'static str = stringify!($kind);
             const GROUP: &'static str = $group;
             const VERSION: &'static str = "v1";
@@ -178,11 +185,11 @@ macro_rules! kept {
                 &self.metadata
             }
 
-            fn changed(change: Change<Self>) -> Option<Input> {
-                Some(match change {
+            fn changed(change: Change<Self>) -> Input {
+                match change {
                     Change::Upsert(object) => Input::Object(Box::new(Object::$kind(*object))),
                     Change::Delete(key) => Input::ObjectGone(Kind::$kind, key),
-                })
+                }
             }
         }
     )*};

@@ -1,7 +1,8 @@
 //! Watches: the API server's objects as [`Input`]s for the core.
 //!
 //! Pod groups, and what their status depends on, are told to the controller's
-//! [`Board`] as well.
+//! [`Board`] as well, and first: what the core says of a group is then of one that the
+//! board knows.
 //!
 //! Owns: which kinds are watched, how they are decoded (only the fields the
 //! core reads; a malformed object is skipped, logged and counted) and how a
@@ -44,10 +45,14 @@ pub const PAGE: u32 = 500;
 /// How long changes may gather before they are read.
 pub const REST: Duration = Duration::from_millis(4);
 
-/// Kinds that must be listed before anything is scheduled. All of them: a pod
-/// judged without its claims would be told that they do not exist. An API that
-/// is not served counts as an empty list.
-pub const REQUIRED: [Kind; Kind::COUNT] = Kind::ALL;
+/// Whether a kind must be listed before anything is scheduled. Nearly all: a pod
+/// judged without its claims would be told that they do not exist, and a member
+/// without its group would wait for it. An API that is not served counts as an empty
+/// list. Members that have ended may come later: fewer of them count, which is the
+/// safe side, and their watch begins only when pod groups are served.
+pub(crate) fn required(kind: Kind) -> bool {
+    !kind.is_ended()
+}
 
 /// Where a watch puts what it finds.
 #[derive(Clone)]
@@ -63,7 +68,7 @@ struct Sink {
 impl Sink {
     /// The label selector that a kind is watched with: nodes by the shard's.
     fn labels<T: Watched>(&self) -> Option<String> {
-        let nodes = self.nodes.as_deref().filter(|_| T::KIND == Some(Kind::Node));
+        let nodes = self.nodes.as_deref().filter(|_| T::KIND == Kind::Node);
         nodes.or(T::LABELS).map(str::to_owned)
     }
 }

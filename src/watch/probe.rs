@@ -54,10 +54,8 @@ pub(super) async fn follow_optional<T: Watched>(client: kube::Client, sink: Sink
         };
         if !told {
             told = true;
-            let empty = |kind| vec![Input::RelistStarted(kind), Input::RelistDone(kind)];
-            if let Some(empty) = T::KIND.map(empty)
-                && sink.inputs.send(Message::Inputs(empty)).await.is_err()
-            {
+            let empty = vec![Input::RelistStarted(T::KIND), Input::RelistDone(T::KIND)];
+            if sink.inputs.send(Message::Inputs(empty)).await.is_err() {
                 return;
             }
         }

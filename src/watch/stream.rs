@@ -88,19 +88,19 @@ fn input<T: Watched>(event: Event<Guarded<T>>, sink: &Sink) -> Option<Input> {
         Event::Init => {
             info!(kind = T::NAME, "listing");
             T::note(Note::Listing, &sink.board);
-            T::KIND.map(Input::RelistStarted)
+            Some(Input::RelistStarted(T::KIND))
         }
         Event::InitDone => {
             info!(kind = T::NAME, "listed");
             T::note(Note::Listed, &sink.board);
-            T::KIND.map(Input::RelistDone)
+            Some(Input::RelistDone(T::KIND))
         }
         Event::Apply(guarded) | Event::InitApply(guarded) => {
             metrics.watch_event(T::NAME);
             match guarded.object {
                 Ok(object) => {
                     T::note(Note::Changed(&object), &sink.board);
-                    T::changed(Change::Upsert(object))
+                    Some(T::changed(Change::Upsert(object)))
                 }
                 Err(outline) => {
                     metrics.malformed(T::NAME);
@@ -122,7 +122,7 @@ fn input<T: Watched>(event: Event<Guarded<T>>, sink: &Sink) -> Option<Input> {
             }
             let key = guarded.key();
             debug!(kind = T::NAME, namespace = key.namespace, name = key.name, "deleted");
-            T::deleted(key)
+            Some(T::deleted(key))
         }
     }
 }

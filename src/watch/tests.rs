@@ -194,3 +194,45 @@ async fn an_api_that_is_not_served_counts_as_empty_until_it_is() {
     assert_eq!(seen[4], "StorageClasss end");
     assert!(asked[0].contains("limit=1") && asked[0].contains("/storageclasses"), "{}", asked[0]);
 }
+
+/// Groups of all three APIs are the core's and the board's; so are members that ended.
+#[tokio::test(start_paused = true)]
+async fn pod_groups_and_ended_members_are_told_to_the_core() {
+    let group = r#"{"metadata":{"name":"g","namespace":"n","resourceVersion":"3"}}"#;
+    let script = || {
+        let probe = Answer::Text(200, r#"{"metadata":{},"items":[]}"#.to_owned());
+        let deleted = Answer::Cut(vec![event("DELETED", group)]);
+        vec![probe, list(5, &[group.to_owned()]), deleted]
+    };
+    let follow = |client, sink| tokio::spawn(probe::follow_optional::<PodGroup>(client, sink));
+    let (own, asked) = play_with(script(), 4, follow).await;
+    assert!(asked[1].contains("/apis/muster.dev/v1alpha1/podgroups"), "{}", asked[1]);
+    let follow =
+        |client, sink| tokio::spawn(probe::follow_optional::<NativePodGroup>(client, sink));
+    let (native, _) = play_with(script(), 4, follow).await;
+    let follow =
+        |client, sink| tokio::spawn(probe::follow_optional::<CoschedulingPodGroup>(client, sink));
+    let (coscheduling, _) = play_with(script(), 4, follow).await;
+    let kinds = ["PodGroup", "NativePodGroup", "CoschedulingPodGroup"];
+    for (seen, kind) in [own, native, coscheduling].iter().zip(kinds) {
+        assert_eq!(seen[0], format!("{kind}s begin"));
+        assert!(seen[1].starts_with(&format!("Object({kind}(")), "{}", seen[1]);
+        assert_eq!(seen[2], format!("{kind}s end"));
+        assert!(seen[3].starts_with(&format!("ObjectGone({kind}, ")), "{}", seen[3]);
+    }
+    let done = pod("done", 3, GOOD);
+    let script = vec![list(5, &[done.clone()]), Answer::Cut(vec![event("DELETED", &done)])];
+    let follow = |client, sink| tokio::spawn(stream::follow::<EndedMember>(client, sink));
+    let (seen, asked) = play_with(script, 4, follow).await;
+    assert_eq!((seen[0].as_str(), seen[2].as_str()), ("EndedMembers begin", "EndedMembers end"));
+    assert!(seen[1].starts_with("Ended(EndedMember, Upsert("), "{}", seen[1]);
+    assert!(seen[3].starts_with("Ended(EndedMember, Delete("), "{}", seen[3]);
+    assert!(asked[0].contains("labelSelector=muster.dev%2Fpod-group"), "{}", asked[0]);
+}
+
+/// Nothing is decided before all groups are known; ended members may come later.
+#[test]
+fn all_but_ended_members_are_listed_first() {
+    let late: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| !required(*kind)).collect();
+    assert_eq!(late, [Kind::EndedMember, Kind::EndedCoscheduled]);
+}

@@ -195,6 +195,8 @@ impl Writer {
                     shared.unanswered.fetch_add(1, Ordering::Relaxed);
                     PodCall::Evict(Evict { token, preemptor: pod, victim, how })
                 }
+                // The controller's: whoever drives the core gives it to the board.
+                Effect::Group(_) => continue,
                 Effect::Call { token, plugin, .. } => {
                     let text = format!("plugin {plugin} asked for a call that nothing handles");
                     warn!("{text}");

@@ -12,6 +12,7 @@ mod elect;
 mod extender;
 mod failover;
 mod force;
+mod gang;
 mod healthy;
 mod model;
 mod observer;

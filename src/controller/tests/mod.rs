@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use muster_api::k8s::{Node, Pod};
 use muster_api::muster::{PodGroup, PodGroupStatus};
+use muster_core::gang::GangKey;
+use muster_core::io::GroupSays;
 use serde_json::json;
 
 use super::board::Due;
@@ -425,4 +427,47 @@ fn nothing_remains_of_what_is_gone() {
     f.pass(10_000);
     assert_eq!(f.state.sizes(), (0, 0));
     assert_eq!(f.due_at(), None);
+}
+
+/// What the core says of a gang is in its status; what it takes back is not.
+#[tokio::test(start_paused = true)]
+async fn the_scheduler_is_heard() {
+    let board = Board::default();
+    for note in [Note::Listing, Note::Listed] {
+        board.note_pod(note);
+        board.note_ended(Api::Muster, note);
+    }
+    for note in [Note::Listing, Note::Listed] {
+        board.note_node(note);
+    }
+    board.note_group(Note::Listing);
+    board.note_group(Note::Changed(&group("g", "u1", 2, 1)));
+    board.note_group(Note::Listed);
+    for name in ["a", "b"] {
+        board.note_pod(Note::Changed(&pod(name, "g", "pending")));
+    }
+    let key = |api| GangKey { api, namespace: "team".into(), name: "g".into() };
+    let says = |api, reason, message: &str| GroupSays {
+        gang: key(api),
+        reason,
+        message: message.into(),
+        gave_up: false,
+    };
+    let mut status = async |reason, message: &str| {
+        board.say(says(Api::Muster, reason, message));
+        // Of another API, though its name is the same.
+        board.say(says(Api::Native, "Rejected", "no"));
+        tokio::time::advance(Duration::from_secs(60)).await;
+        let mut due = board.due(Instant::now(), Time(EPOCH), LANES).writes;
+        let write = due.pop().expect("a status to write");
+        let said = (write.status.reason.clone(), write.status.message.clone());
+        board.settled(write, Outcome::Written("2".into()), Instant::now());
+        (said.0.unwrap_or_default(), said.1.unwrap_or_default())
+    };
+    let said = status("Unschedulable", "room for 1 of 2 members").await;
+    assert_eq!(said, ("Unschedulable".to_owned(), "room for 1 of 2 members".to_owned()));
+    let said = status("WaitingForPermit", "member a: budget").await;
+    assert_eq!(said, ("WaitingForPermit".to_owned(), "member a: budget".to_owned()));
+    let said = status("", "").await;
+    assert_eq!(said, ("Scheduling".to_owned(), String::new()));
 }

@@ -204,8 +204,7 @@ fn is_through(pod: &Pod) -> bool {
 impl Audit {
     /// A gang was tried.
     pub(super) fn see_gang(&mut self, decision: &Decision) {
-        let (Outcome::Gathered { members } | Outcome::Accumulating { members }) =
-            &decision.outcome
+        let (Outcome::Gathered { members } | Outcome::Accumulating { members }) = &decision.outcome
         else {
             if decision.message.as_deref().unwrap_or_default().is_empty() {
                 let what = format!("{:?} was not placed, and nothing says why", decision.gang);

@@ -91,7 +91,7 @@ pub struct Standing {
     pub going: usize,
     /// Waiting, and nothing but the gang holds them.
     pub ready: Count,
-    /// Waiting, and held back by something else.
+    /// Waiting, and held back by something else; or alone, and not yet sure to be bound.
     pub gated: usize,
 }
 
@@ -264,12 +264,14 @@ impl Cluster {
     }
 
     /// How the members of a gang stand. `is_ready` says of a waiting one whether nothing
-    /// but the gang holds it.
+    /// but the gang holds it, `may_fail` of one that has room whether a plugin may still
+    /// refuse it by itself.
     pub(crate) fn standing(
         &self,
         gang: &Gang,
         spec: &GangSpec,
         is_ready: impl Fn(PodId) -> bool,
+        may_fail: impl Fn(PodId) -> bool,
     ) -> Standing {
         let (held, ready) = (Count::none(spec), Count::none(spec));
         let settled = Count::none(spec);
@@ -290,6 +292,7 @@ impl Cluster {
             match pod.stage {
                 PodStage::Pending if is_ready(id) => standing.ready.add(self.role_of(spec, id)),
                 PodStage::Pending => standing.gated += 1,
+                PodStage::Assumed(_) if may_fail(id) => standing.gated += 1,
                 stage => {
                     let role = self.role_of(spec, id);
                     standing.held.add(role);

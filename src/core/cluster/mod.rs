@@ -30,8 +30,8 @@ mod txn;
 mod volumes;
 
 pub use away::AwayId;
-pub use gangs::{Gang, Standing};
 pub use data::{Data, MAX_DATA, MAX_DATUM};
+pub use gangs::{Gang, Standing};
 pub use kin::{GroupId, GroupKey};
 pub use node_set::NodeSet;
 pub use nodes::{NodeId, NodeInfo};

@@ -307,6 +307,8 @@ impl Core {
             self.effects.push(Effect::Bind { pod, node, attempt: attempt + 1 });
         }
         self.set_stage(pod, Stage::Bind { attempt }, None);
+        // From now on nobody but the server can keep it from being bound.
+        self.gang_stirred(pod, false);
     }
 
     /// Gives back what Reserve took, in reverse order, and the room; nobody is
@@ -392,7 +394,13 @@ impl Core {
         }
     }
 
-    pub(super) fn attempt_ended(&mut self, now: Tick, begun: Tick, profile: &Profile, result: AttemptResult) {
+    pub(super) fn attempt_ended(
+        &mut self,
+        now: Tick,
+        begun: Tick,
+        profile: &Profile,
+        result: AttemptResult,
+    ) {
         let nanos = u64::try_from(now.0.saturating_sub(begun.0)).unwrap_or(0).saturating_mul(1000);
         let profile = Arc::clone(profile.scheduler_name());
         self.observations.push(Observation::Attempt { profile, result, nanos });

@@ -143,6 +143,12 @@ impl Core {
         }
         if formed {
             self.queue.idle_gang(id, standing.going == 0);
+            if standing.going == 0
+                && let Some(since) = self.queue.take_complete(id)
+            {
+                let (members, since_complete_micros) = (standing.held.all, now.0 - since.0);
+                self.observations.push(Observation::GangBound { members, since_complete_micros });
+            }
             return self.say(now, id, "", String::new());
         }
         if !could.suffices(&spec) {
@@ -178,7 +184,11 @@ impl Core {
 
     /// How the members of a gang stand.
     fn standing(&self, id: GangId, gang: &Gang, spec: &GangSpec) -> Standing {
-        self.cluster.standing(gang, spec, |pod| self.queue.is_gathered(id, pod))
+        let ready = |pod: PodId| self.queue.is_gathered(id, pod);
+        let alone = |pod: PodId| {
+            self.unsent(pod) && self.bindings.get(&pod).is_some_and(|b| b.round.is_none())
+        };
+        self.cluster.standing(gang, spec, ready, alone)
     }
 
     /// Members of a gang that is formed go alone; of one that is not, together.

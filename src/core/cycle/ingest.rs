@@ -7,8 +7,8 @@ use muster_api::k8s;
 use super::Core;
 use crate::bugs::bug;
 use crate::cluster::{GroupKey, NodeBefore, NodeId, Owner, object_key};
-use crate::gang::Api;
 use crate::framework::{Actions, ClusterEvent, ProfileId, Resource, Subject};
+use crate::gang::Api;
 use crate::io::{Change, Input, Kind, Object, ObjectKey, PodRef, Reply, Tick};
 use crate::model::{LabelSet, Pod, PodId, PodShape, PodStage, Taint, TaintEffect};
 use crate::queue::{QueueCx, Reach};
@@ -85,7 +85,8 @@ impl Core {
             self.assigned(now, pod, None);
             self.gang_stirred(pod, false);
         }
-        if let Some(what) = change.before.as_ref().and_then(|before| self.shut(change.node, before)) {
+        if let Some(what) = change.before.as_ref().and_then(|before| self.shut(change.node, before))
+        {
             self.node_shut(now, change.node, what);
         }
         if change.actions == Actions::NONE {
@@ -105,6 +106,7 @@ impl Core {
     fn delete_node(&mut self, now: Tick, name: &str) {
         let before = self.cluster.node_before(name).map(Arc::new);
         if let Some(node) = self.cluster.remove_node(name) {
+            // Gangs first: nobody refused them, so they do not back off.
             self.node_shut(now, node, "was deleted");
             self.node_lost(now, node, name);
             let event = ClusterEvent {

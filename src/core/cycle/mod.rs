@@ -49,8 +49,8 @@ use crate::model::{PodId, PodStage, ShapeId};
 use crate::preemption::Preemptor;
 use crate::queue::{Backoff, EXTENDER, Popped, Queue, QueueCx};
 use crate::report::{
-    Asked, AttemptResult, CacheNode, CacheView, Explanation, Observation, PendingCounts, QueueView,
-    QueuedPod, TieSeed, explain,
+    Asked, AttemptResult, CacheNode, CacheView, Explanation, GangCounts, Observation,
+    PendingCounts, QueueView, QueuedPod, TieSeed, explain,
 };
 use binding::Binding;
 use extend::Attempt;
@@ -642,6 +642,12 @@ impl Core {
             pods: self.cluster.pod_count(),
             nodes: self.cluster.node_count(),
         }
+    }
+
+    /// Gangs with members that wait, by queue.
+    #[must_use]
+    pub fn gang_counts(&self) -> GangCounts {
+        self.queue.count_gangs()
     }
 
     /// How many pods wait because of a plugin: profile, plugin, pods.

@@ -5,7 +5,7 @@
 //! failure, refusal or timeout gives back the room of all. After it binds go out together
 //! and each is on its own. Must never let a member pass a barrier before the others.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_api::muster::reason;
@@ -55,6 +55,8 @@ pub(super) struct Rounds {
     timers: BTreeSet<(Tick, GangId, Due)>,
     /// The one gang that keeps what it has found while it waits for more.
     accumulator: Option<GangId>,
+    /// The same by gang: there may be thousands.
+    armed: BTreeMap<(GangId, Due), Tick>,
     /// Since when a part of a gang is bound that was never whole.
     half: crate::hash::IdMap<GangId, Tick>,
     /// Evictions of such parts, on their way.
@@ -82,8 +84,13 @@ impl Rounds {
     }
 
     pub(super) fn arm(&mut self, gang: GangId, due: Due, at: Option<Tick>) {
-        self.timers.retain(|(_, g, d)| (*g, *d) != (gang, due));
-        self.timers.extend(at.map(|at| (at, gang, due)));
+        if let Some(before) = self.armed.remove(&(gang, due)) {
+            self.timers.remove(&(before, gang, due));
+        }
+        if let Some(at) = at {
+            self.armed.insert((gang, due), at);
+            self.timers.insert((at, gang, due));
+        }
     }
 }
 
@@ -175,7 +182,8 @@ impl Core {
         };
         round.whole = true;
         self.rounds.accumulator.take_if(|one| *one == id);
-        for pod in round.members.clone() {
+        let pods = round.members.clone();
+        for &pod in &pods {
             // What was kept over a reload ends under the version it began with.
             let begun = self.bindings.get(&pod).map(|b| (b.node, Arc::clone(&b.profile)));
             let Some((node, profile)) = begun else {
@@ -185,10 +193,14 @@ impl Core {
                 return self.abort_round(now, id, Some(pod), failure, After::Backoff);
             }
         }
-        self.pass_permit(now, id);
-        if self.rounds.rounds.get(&id).is_some_and(|round| !round.permitted) {
-            self.say_waits(now, id);
+        // One that waits holds all: whoever watches knows where they will be.
+        if pods.iter().any(|pod| self.at_permit(*pod)) {
+            for pod in pods {
+                let node = self.bindings.get(&pod).map(|b| self.cluster.node(b.node).name.clone());
+                self.cluster.nominate(pod, node);
+            }
         }
+        self.pass_permit(now, id);
     }
 
     // ---- accumulation --------------------------------------------------------
@@ -268,9 +280,11 @@ impl Core {
         let gathered = |pod: &PodId| {
             self.bindings.get(pod).is_some_and(|b| matches!(b.stage, Stage::Gathered))
         };
-        let all = round.members.iter().all(gathered) || bug!(self.bugs, GangPermitSkipped);
-        if self.rounds.broken.contains(&id) || !all {
+        if self.rounds.broken.contains(&id) {
             return;
+        }
+        if !round.members.iter().all(gathered) && !bug!(self.bugs, GangPermitSkipped) {
+            return self.say_waits(now, id);
         }
         let members = round.members.clone();
         for pod in members {
@@ -400,7 +414,7 @@ impl Core {
             if at > now {
                 break;
             }
-            self.rounds.timers.pop_first();
+            self.rounds.arm(gang, due, None);
             match due {
                 Due::Words => self.say_now(now, gang),
                 Due::HalfBound => self.release_half_bound(now, gang),

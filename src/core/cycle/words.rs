@@ -61,7 +61,8 @@ impl Core {
             return;
         };
         let same_class = words.told.as_ref().is_some_and(|(told, _)| *told == words.reason);
-        let same = words.told.as_ref().is_some_and(|(_, text)| same_class && *text == words.message);
+        let same =
+            words.told.as_ref().is_some_and(|(_, text)| same_class && *text == words.message);
         let pause = words.told_at.map(|at| at.after_secs(PAUSE_SECONDS)).filter(|at| *at > now);
         match pause.filter(|_| same_class && !same) {
             Some(at) => self.rounds.arm(id, Due::Words, Some(at)),
@@ -104,6 +105,7 @@ impl Core {
             };
             if self.says_already(pod, &condition) {
                 self.keep_condition(pod, condition);
+                self.patch_nomination(pod);
             } else {
                 self.write_condition(now, pod, condition);
             }

@@ -89,3 +89,24 @@ impl fmt::Display for GangKey {
 /// A gang the core knows: a dense index, reused after the gang is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GangId(pub u32);
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_pod_belongs_to_the_first_api_it_names() {
+        let pod = |labels: Value, spec: Value| -> Pod {
+            serde_json::from_value(json!({"metadata": {"labels": labels}, "spec": spec})).unwrap()
+        };
+        let native = json!({"schedulingGroup": {"podGroupName": "n"}});
+        let both = json!({"muster.dev/pod-group": "m", "scheduling.x-k8s.io/pod-group": "c"});
+        let one = json!({"scheduling.x-k8s.io/pod-group": "c"});
+        assert_eq!(Api::of(&pod(both, native.clone())), Some((Api::Muster, "m")));
+        assert_eq!(Api::of(&pod(one.clone(), native)), Some((Api::Native, "n")));
+        assert_eq!(Api::of(&pod(one, json!({}))), Some((Api::Coscheduling, "c")));
+        assert_eq!(Api::of(&pod(json!({"muster.dev/pod-group": ""}), json!({}))), None);
+    }
+}

@@ -16,6 +16,7 @@ use crate::gang::GangId;
 use crate::hash::IdMap;
 use crate::io::Tick;
 use crate::model::{PodId, PodShape};
+use crate::report::GangCounts;
 
 /// Why members of one shape found no room.
 #[derive(Clone, Debug)]
@@ -33,6 +34,8 @@ pub(crate) struct GangEntry {
     since: Tick,
     /// Since when it could be tried, and was not bound.
     pub(crate) first: Tick,
+    /// Since when its minimum exists; none if it is bound, or was said to be.
+    complete: Option<Tick>,
     flushed: Tick,
     pub(crate) attempts: u32,
     unschedulable_count: u32,
@@ -59,7 +62,10 @@ pub(crate) enum GangPlace {
     /// There is nothing to try: members are missing, or all is bound.
     Idle,
     Active,
-    Backoff { error: bool, expiry: i64 },
+    Backoff {
+        error: bool,
+        expiry: i64,
+    },
     /// It waits for an event.
     Waiting,
     /// It has room, and is on its way to be bound.
@@ -212,6 +218,7 @@ impl Queue {
             profile,
             since: cx.now,
             first: cx.now,
+            complete: None,
             flushed: Tick(i64::MIN),
             attempts: 0,
             unschedulable_count: 0,
@@ -224,6 +231,7 @@ impl Queue {
         });
         self.next_arrival += u64::from(entry.arrival == arrival);
         let (place, ranked) = (entry.place, entry.rank != rank);
+        entry.complete.get_or_insert(cx.now);
         if place == GangPlace::InFlight {
             return;
         }
@@ -251,6 +259,11 @@ impl Queue {
                 (entry.unschedulable_count, entry.error_count) = (0, 0);
             }
         }
+    }
+
+    /// Its minimum is bound: since when it existed, once.
+    pub(crate) fn take_complete(&mut self, gang: GangId) -> Option<Tick> {
+        self.gangs.entries.get_mut(&gang)?.complete.take()
     }
 
     /// The gang is no more.
@@ -422,9 +435,10 @@ impl Queue {
         }
         let weighed = self.gangs.waiting.iter().filter_map(|gang| {
             let entry = self.gangs.entries.get(gang)?;
-            let each = entry.rejected.iter().map(|r| {
-                weigh(cx, entry.profile, &r.shape, (r.rejectors, r.pending), event)
-            });
+            let each = entry
+                .rejected
+                .iter()
+                .map(|r| weigh(cx, entry.profile, &r.shape, (r.rejectors, r.pending), event));
             Some((*gang, each.max()?))
         });
         let moved: Vec<_> = weighed.filter(|(_, strategy)| *strategy > Strategy::Skip).collect();
@@ -492,6 +506,21 @@ impl Queue {
             let place = self.gangs.entries.get(gang).map_or(GangPlace::Idle, |e| e.place);
             pods.iter().map(move |pod| (*pod, place.name()))
         })
+    }
+
+    /// Gangs that have members here, by queue.
+    pub(crate) fn count_gangs(&self) -> GangCounts {
+        let mut counts = GangCounts::default();
+        for gang in self.gangs.members.keys() {
+            let place = self.gangs.entries.get(gang).map_or(GangPlace::Idle, |e| e.place);
+            *match place {
+                GangPlace::Active | GangPlace::InFlight => &mut counts.active,
+                GangPlace::Backoff { .. } => &mut counts.backoff,
+                GangPlace::Waiting | GangPlace::Quarantined => &mut counts.unschedulable,
+                GangPlace::Idle => &mut counts.incomplete,
+            } += 1;
+        }
+        counts
     }
 
     /// Members at gangs by queue: active, backing off, waiting, gated.

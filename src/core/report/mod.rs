@@ -12,7 +12,7 @@ mod views;
 pub use explain::{Explanation, NodeVerdict, PreemptionView, TieSeed, VictimsView};
 pub use fit_error::fit_message;
 pub use observe::{AttemptResult, Observation};
-pub use views::{CacheNode, CacheView, PendingCounts, QueueView, QueuedPod};
+pub use views::{CacheNode, CacheView, GangCounts, PendingCounts, QueueView, QueuedPod};
 
 pub(crate) use explain::{Asked, explain};
 pub(crate) use fit_error::truncate_note;

@@ -38,6 +38,13 @@ pub enum Observation {
         /// Microseconds since it was first queued.
         since_queued_micros: i64,
     },
+    /// The minimum of a gang is bound.
+    GangBound {
+        /// Members that are bound or have ended well.
+        members: usize,
+        /// Microseconds since its minimum existed.
+        since_complete_micros: i64,
+    },
     /// A wait at Permit ended.
     PermitWait {
         /// `Success`, `Unschedulable`, …

@@ -57,6 +57,19 @@ pub struct CacheNode {
     pub allocatable: std::collections::BTreeMap<String, i64>,
 }
 
+/// Gangs with members that wait, by queue, for gauges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GangCounts {
+    /// Ready to be tried, or on their way to be bound.
+    pub active: usize,
+    /// Backing off.
+    pub backoff: usize,
+    /// Waiting for an event.
+    pub unschedulable: usize,
+    /// Without enough members.
+    pub incomplete: usize,
+}
+
 /// Sizes, for gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PendingCounts {

@@ -127,8 +127,11 @@ async fn the_status_of_a_group_follows_its_pods_in_few_writes() -> Result<()> {
     // The kind comes later than the scheduler, which notices.
     let muster = cluster.muster("muster", &[])?;
     create_pods(&cluster.admin, "default", 1, |_| member("early", "small", None)).await?;
-    eventually("early bound", SOON, || async {
-        Ok(!cluster.get_pod("early").await?.spec.node_name.is_empty())
+    let words = "waiting for pod group default/small to exist";
+    eventually("early told", SOON, || async {
+        let early = cluster.get_pod("early").await?;
+        ensure!(early.spec.node_name.is_empty(), "bound without its group");
+        Ok(early.status.conditions.iter().any(|c| c.message == words))
     })
     .await?;
     install(&cluster).await?;
@@ -147,7 +150,7 @@ async fn the_status_of_a_group_follows_its_pods_in_few_writes() -> Result<()> {
 /// Late pods, changed minimums, deleted and re-created groups.
 async fn small(cluster: &Cluster) -> Result<()> {
     make(cluster, "small", &json!({"minMember": 2})).await?;
-    let seen = reads(cluster, "small", "Pending/GangIncomplete 1/2").await?;
+    let seen = reads(cluster, "small", "Pending/GangIncomplete 0/2").await?;
     assert_eq!(seen.message.as_deref(), Some("1 of 2 members exist"));
     assert_eq!(seen.observed_generation, Some(1));
     members(cluster, "small", &["late"]).await?;

@@ -165,10 +165,7 @@ fn priority_then_age_of_the_gang_orders_gangs_and_pods() {
     h.pod(member("y", "young"));
     h.pod(member("o", "old"));
     h.pod(member("first", "none").priority(10).edit(|p| p.metadata.labels.clear()));
-    check(
-        h.run_binds(),
-        "bind default/first -> n1\nbind default/o -> n1\nbind default/y -> n1",
-    );
+    check(h.run_binds(), "bind default/first -> n1\nbind default/o -> n1\nbind default/y -> n1");
 }
 
 #[test]
@@ -182,10 +179,7 @@ fn every_role_has_its_minimum() {
         h.pod(member(name, "g").pod_label("r", "w"));
     }
     let effects = h.run();
-    assert!(
-        effects[0].contains("3 of 3 members exist (role launcher: 0 of 1)"),
-        "{effects:?}"
-    );
+    assert!(effects[0].contains("3 of 3 members exist (role launcher: 0 of 1)"), "{effects:?}");
     h.pod(member("l", "g").pod_label("r", "l"));
     // The launcher and two workers; then the third, alone.
     assert_eq!(h.run_binds().len(), 4);

@@ -49,7 +49,8 @@ fn a_refusal_at_permit_gives_back_the_room_of_all() {
     h.permit("b", "One", Err("denied"));
     let effects = h.effects();
     assert!(
-        effects[0].starts_with("group default/g Rejected: member b: 0/1 nodes are available: 1 denied."),
+        effects[0]
+            .starts_with("group default/g Rejected: member b: 0/1 nodes are available: 1 denied."),
         "{effects:?}"
     );
     assert!(effects[0].ends_with("(gave up)"));
