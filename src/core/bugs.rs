@@ -87,8 +87,6 @@ pub enum Bug {
     GangPartial,
     /// A member is bound as soon as its own PreBind is over.
     GangBarrierSkipped,
-    /// Members of a gang go on while Permit holds others.
-    GangPermitSkipped,
     /// A gang that gives up keeps the room of its first member.
     GangRoomLeaked,
     /// A gang that found no room for all keeps what it found.
@@ -147,7 +145,6 @@ impl Bug {
         Self::EndsUnderAnother,
         Self::GangPartial,
         Self::GangBarrierSkipped,
-        Self::GangPermitSkipped,
         Self::GangRoomLeaked,
         Self::GangUndoForgotten,
         Self::GangExtrasEarly,

@@ -208,13 +208,11 @@ impl Audit {
             wrong.push(("O1", format!("{name} waits and nothing says why")));
         }
         // While it is gated or held that is the reason, and not what an attempt said.
-        let attempted = plain && !matches!(entry.place, Queued::Gated { .. } | Queued::Held);
-        // Its gang may have had the last word: then the condition says it.
-        let condition = pod.condition.as_ref().filter(|_| grouped);
-        let worded = |kept: &str| condition.is_some_and(|(on, _, text)| !on && text == kept);
+        // What a gang said of a member stays with it until it is tried alone.
+        let attempted =
+            plain && !grouped && !matches!(entry.place, Queued::Gated { .. } | Queued::Held);
         if let (Some(said), Some(kept)) = (&pod.message, entry.message.filter(|_| attempted))
             && !same_message(said, kept)
-            && !worded(kept)
         {
             wrong.push(("O1", format!("{name} waits because {said:?}, it is kept as {kept:?}")));
         }

@@ -233,6 +233,11 @@ impl Audit {
     /// An extender is asked: in a cycle, or to bind a pod that has room.
     fn extender(&mut self, name: &str, call: &ExtenderCall) {
         let stage = self.world.pods.get(name).and_then(Pod::stage);
+        if stage == Some(Stage::Gathered) && matches!(call, ExtenderCall::Bind { .. }) {
+            self.bound_with_gang(name);
+            self.world.edit(name, |p| p.set_stage(Stage::Lent));
+            return;
+        }
         let wrong = match (call, stage) {
             (
                 ExtenderCall::Bind { .. },

@@ -106,7 +106,7 @@ impl Core {
             return self.forget_words(id);
         }
         // Until it is over the round has the say.
-        if self.has_whole_round(id) && !bug!(self.bugs, GangExtrasEarly) {
+        if self.has_whole_round(id) {
             return;
         }
         let Some(gang) = self.cluster.gang(id).map(Arc::clone) else {
@@ -199,10 +199,15 @@ impl Core {
         if let Some(gang) = self.cluster.gang_mut(id) {
             gang.formed = formed;
         }
+        // Who waits for an extender's answer has not gone yet.
+        let asks = |pod: &&PodId| !formed && self.asking.contains_key(*pod);
+        let asking: Vec<PodId> = gang.members.iter().filter(asks).copied().collect();
+        asking.iter().for_each(|pod| self.stop_asking(*pod));
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         if formed {
             self.queue.disband(&cx, id);
         } else {
+            self.queue.come_back(&cx, asking.into_iter());
             self.queue.gather(&cx, gang.members.iter().copied());
         }
     }

@@ -476,7 +476,10 @@ impl Core {
         };
         if pod.deleting && (self.at_permit(id) || self.round_of(id).is_some()) {
             self.queue.remove(id);
-            return self.release(now, id);
+            self.release(now, id);
+            // Nothing is left for who goes.
+            self.nominate(now, id, None);
+            return;
         }
         let before = Arc::clone(self.cluster.shape(pod.shape));
         let compiled = self.compile(wire, before.profile);

@@ -400,7 +400,6 @@ impl Core {
             self.quarantine_gang(now, gang, &*panic)
         });
         if decision.is_none() {
-            println!("NONE {:?} {:?}", self.cluster.gang(gang), self.queue.gang(gang));
             self.queue.idle_gang(gang, false);
             self.queue.gang_changed(gang, false);
         }

@@ -165,6 +165,20 @@ impl Core {
         members: Vec<PodId>,
     ) {
         self.queue.depart(id, &members);
+        for &pod in &members {
+            let node = self.bindings.get(&pod).map(|b| Arc::clone(&self.cluster.node(b.node).name));
+            let expected = self.cluster.pod(pod).and_then(|p| p.nominated.clone());
+            if expected.is_some() && expected != node {
+                self.expected_room_freed(now, pod);
+            }
+        }
+        if bug!(self.bugs, GangExtrasEarly)
+            && let Some(gang) = self.cluster.gang_mut(id)
+        {
+            gang.formed = true;
+            let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+            self.queue.disband(&cx, id);
+        }
         if let Some(round) = self.rounds.rounds.get_mut(&id) {
             return round.members.extend(members);
         }
@@ -181,6 +195,7 @@ impl Core {
             return;
         };
         round.whole = true;
+        self.queue.gang_departs(id);
         self.rounds.accumulator.take_if(|one| *one == id);
         let pods = round.members.clone();
         for &pod in &pods {
@@ -283,7 +298,7 @@ impl Core {
         if self.rounds.broken.contains(&id) {
             return;
         }
-        if !round.members.iter().all(gathered) && !bug!(self.bugs, GangPermitSkipped) {
+        if !round.members.iter().all(gathered) {
             return self.say_waits(now, id);
         }
         let members = round.members.clone();

@@ -193,6 +193,7 @@ impl Queue {
     pub(crate) fn come_back(&mut self, cx: &QueueCx<'_>, pods: impl Iterator<Item = PodId>) {
         for pod in pods {
             if self.entries.get(&pod).is_some_and(|entry| entry.place == Place::InFlight) {
+                self.in_flight.end(pod);
                 self.activate(cx, pod, "GangFailed");
             }
         }
@@ -323,6 +324,14 @@ impl Queue {
     pub(crate) fn call_gang(&mut self, cx: &QueueCx<'_>, gang: GangId) {
         if self.gang(gang).is_some_and(|entry| entry.place == GangPlace::Waiting) {
             self.retry_gang(cx, gang);
+        }
+    }
+
+    /// All it needs is on its way: it is not tried until that is over.
+    pub(crate) fn gang_departs(&mut self, gang: GangId) {
+        self.unlink_gang(gang);
+        if let Some(entry) = self.gangs.entries.get_mut(&gang) {
+            entry.place = GangPlace::InFlight;
         }
     }
 

@@ -162,19 +162,7 @@ impl Driver {
             26 => self.end_one(),
             27 | 28 if !self.asked.is_empty() => self.extend(),
             _ => {
-                let d = self.core.schedule_one(self.now);
-                if std::env::var("DBG").is_ok()
-                    && let Some(d) = d
-                {
-                    println!(
-                        "{:?} DECISION {:?} {:?} {:?} {:?}",
-                        self.now,
-                        d.pod.name,
-                        d.gang.map(|g| g.to_string()),
-                        d.outcome,
-                        d.message
-                    );
-                }
+                let _ = self.core.schedule_one(self.now);
             }
         }
         self.look();
@@ -182,9 +170,6 @@ impl Driver {
 
     pub(super) fn look(&mut self) {
         for effect in self.core.take_effects() {
-            if std::env::var("DBG").is_ok() {
-                println!("{:?} EFFECT {effect:?}", self.now);
-            }
             match effect {
                 Effect::Bind { pod, node, attempt } => {
                     self.binds.push((pod, node.to_string(), attempt));
@@ -459,13 +444,6 @@ impl Driver {
     fn deliver(&mut self, most: usize) {
         for _ in 0..most {
             let Some(input) = self.watch.pop_front() else { return };
-            if std::env::var("DBG").is_ok() {
-                println!(
-                    "{:?} INPUT {}",
-                    self.now,
-                    format!("{input:?}").chars().take(300).collect::<String>()
-                );
-            }
             self.core.apply(self.now, input);
             self.look();
         }
