@@ -221,7 +221,8 @@ async fn pod_groups_and_ended_members_are_told_to_the_core() {
         assert!(seen[3].starts_with(&format!("ObjectGone({kind}, ")), "{}", seen[3]);
     }
     let done = pod("done", 3, GOOD);
-    let script = vec![list(5, &[done.clone()]), Answer::Cut(vec![event("DELETED", &done)])];
+    let script =
+        vec![list(5, std::slice::from_ref(&done)), Answer::Cut(vec![event("DELETED", &done)])];
     let follow = |client, sink| tokio::spawn(stream::follow::<EndedMember>(client, sink));
     let (seen, asked) = play_with(script, 4, follow).await;
     assert_eq!((seen[0].as_str(), seen[2].as_str()), ("EndedMembers begin", "EndedMembers end"));

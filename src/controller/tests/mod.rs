@@ -453,7 +453,7 @@ async fn the_scheduler_is_heard() {
         message: message.into(),
         gave_up: false,
     };
-    let mut status = async |reason, message: &str| {
+    let status = async |reason, message: &str| {
         board.say(says(Api::Muster, reason, message));
         // Of another API, though its name is the same.
         board.say(says(Api::Native, "Rejected", "no"));

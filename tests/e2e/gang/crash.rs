@@ -114,12 +114,14 @@ async fn killed_at_the_worst_moments() -> Result<()> {
             killed += 1;
             scheduler = muster(&cluster, starts)?;
             starts += 1;
-            // Until this one has gone on, the parts are the same.
+            // What the last one had sent has arrived, and this one is at work: parts that
+            // are seen from here on are its own, or it has yet to mend them.
             let parts = record.partial(min);
             cluster.say(&format!("killed with {parts:?}"));
-            let more = |r: &Record| r.partial(min) != parts || parts.is_empty();
-            let mended = record.wait("mended", SOON, more).await;
-            mended.with_context(|| scheduler.log_tail(6_000))?;
+            let filled = scheduler.wait_until("at work", SOON, || {
+                scheduler.log_tail(20_000).contains("caches are filled")
+            });
+            filled.with_context(|| scheduler.log_tail(6_000))?;
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
