@@ -25,13 +25,16 @@ pub(super) struct Group {
     seen: u64,
 }
 
+/// A member that has ended well: the list in which it was last seen, and its labels.
+type Ended = (u64, BTreeMap<String, String>);
+
 /// Groups, their members that have ended well, and what they wait for.
 #[derive(Default)]
 pub(super) struct Groups {
     /// By API and name.
     groups: BTreeMap<String, Group>,
     /// UIDs and labels, by group.
-    succeeded: BTreeMap<String, BTreeMap<String, (u64, BTreeMap<String, String>)>>,
+    succeeded: BTreeMap<String, BTreeMap<String, Ended>>,
     /// PreBind work on its way: whose.
     pre_binds: BTreeMap<Token, String>,
 }

@@ -369,7 +369,7 @@ impl Core {
 
     pub(super) fn fail_binding(&mut self, now: Tick, pod: PodId, failure: Failure) {
         if let Some(gang) = self.round_of(pod) {
-            return self.abort_round(now, gang, Some(pod), failure, After::Backoff);
+            return self.abort_round(now, gang, Some(pod), &failure, After::Backoff);
         }
         if let Some(gang) = self.cluster.pod(pod).and_then(|p| p.gang) {
             self.queue.gang_lost(now, gang);

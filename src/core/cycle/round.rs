@@ -18,7 +18,7 @@ use crate::cluster::{Gang, NodeId, Standing};
 use crate::framework::Profile;
 use crate::gang::{GangId, GangSpec};
 use crate::io::{Effect, Eviction, PodRef, Removal, Request, Tick, Token};
-use crate::model::{PodId, PodStage};
+use crate::model::{PodId, PodStage, Taint, TaintEffect, tolerates};
 use crate::queue::{QueueCx, Reach};
 
 /// How long after members that could not be evicted they are asked for again.
@@ -126,7 +126,7 @@ impl Core {
     pub(super) fn mend_rounds(&mut self, now: Tick) {
         while let Some(gang) = self.rounds.broken.pop_first() {
             let failure = Failure::error("a member left while the gang was being bound".into());
-            self.abort_round(now, gang, None, failure, After::Again);
+            self.abort_round(now, gang, None, &failure, After::Again);
         }
     }
 
@@ -205,7 +205,7 @@ impl Core {
                 continue;
             };
             if let Err(failure) = self.permit(now, pod, &profile, node) {
-                return self.abort_round(now, id, Some(pod), failure, After::Backoff);
+                return self.abort_round(now, id, Some(pod), &failure, After::Backoff);
             }
         }
         // One that waits holds all: whoever watches knows where they will be.
@@ -234,7 +234,7 @@ impl Core {
             return false;
         }
         let failure = Failure::round_preempted();
-        self.abort_round(now, other, None, failure, After::Backoff);
+        self.abort_round(now, other, None, &failure, After::Backoff);
         true
     }
 
@@ -261,7 +261,7 @@ impl Core {
             return self.permit_round(now, id);
         }
         let failure = Failure::error("members left while the gang waited for more room".into());
-        self.abort_round(now, id, None, failure, After::Again);
+        self.abort_round(now, id, None, &failure, After::Again);
     }
 
     /// Says who is waited for at Permit.
@@ -308,7 +308,7 @@ impl Core {
                 return;
             }
             if let Err(failure) = self.pre_bind_from(now, pod, 0) {
-                return self.abort_round(now, id, Some(pod), failure, After::Backoff);
+                return self.abort_round(now, id, Some(pod), &failure, After::Backoff);
             }
         }
         if let Some(round) = self.rounds.rounds.get_mut(&id) {
@@ -338,7 +338,7 @@ impl Core {
         // What the gang asks for may have changed, and bound members have gone.
         if !self.quorum_holds(id) {
             let failure = Failure::error("fewer members have room than it needs now".into());
-            return self.abort_round(now, id, None, failure, After::Again);
+            return self.abort_round(now, id, None, &failure, After::Again);
         }
         let members = self.drop_round(id).unwrap_or_default();
         for pod in &members {
@@ -363,7 +363,7 @@ impl Core {
         now: Tick,
         id: GangId,
         culprit: Option<PodId>,
-        failure: Failure,
+        failure: &Failure,
         after: After,
     ) {
         let Some(round) = self.rounds.rounds.get(&id) else {
@@ -416,11 +416,29 @@ impl Core {
         let pods = self.cluster.node(node).pods.clone();
         let name = Arc::clone(&self.cluster.node(node).name);
         for pod in pods {
-            if let Some(gang) = self.round_of(pod) {
+            if let Some(gang) = self.round_of(pod).filter(|_| self.is_shut_for(node, pod)) {
                 let failure = Failure::node_shut(&name, what);
-                self.abort_round(now, gang, Some(pod), failure, After::Again);
+                self.abort_round(now, gang, Some(pod), &failure, After::Again);
             }
         }
+    }
+
+    /// Whether a node is gone, or repels a pod that has room there.
+    fn is_shut_for(&self, node: NodeId, pod: PodId) -> bool {
+        let (info, syms) = (self.cluster.node(node), &self.cluster.syms);
+        let Some(shape) = self.cluster.pod(pod).map(|p| self.cluster.shape(p.shape)) else {
+            return false;
+        };
+        let tolerations = &shape.tolerations;
+        let repels = |t: &Taint| {
+            matches!(t.effect, TaintEffect::NoSchedule | TaintEffect::NoExecute)
+                && !t.tolerated_by(tolerations, syms)
+        };
+        let cordoned = || {
+            let (key, effect) = ("node.kubernetes.io/unschedulable", "NoSchedule");
+            !tolerations.iter().any(|t| tolerates(t, key, "", effect))
+        };
+        !info.exists || info.taints.iter().any(repels) || info.unschedulable && cordoned()
     }
 
     /// A timer of a gang is due.
@@ -443,7 +461,7 @@ impl Core {
                         continue;
                     };
                     let failure = Failure::round_timeout(seconds);
-                    self.abort_round(now, gang, None, failure, After::Backoff);
+                    self.abort_round(now, gang, None, &failure, After::Backoff);
                 }
             }
         }

@@ -19,6 +19,8 @@ use crate::report::truncate_note;
 pub(super) const BROKEN: &str = "SchedulerError";
 /// How long other words of the same class have to wait.
 const PAUSE_SECONDS: i64 = 5;
+/// Members for which they have to wait a second longer: each has a condition.
+const MEMBERS_A_SECOND: usize = 50;
 
 /// What is said of a gang.
 #[derive(Default)]
@@ -63,7 +65,9 @@ impl Core {
         let same_class = words.told.as_ref().is_some_and(|(told, _)| *told == words.reason);
         let same =
             words.told.as_ref().is_some_and(|(_, text)| same_class && *text == words.message);
-        let pause = words.told_at.map(|at| at.after_secs(PAUSE_SECONDS)).filter(|at| *at > now);
+        let more = self.queue.gathered(id).count() / MEMBERS_A_SECOND;
+        let pause = PAUSE_SECONDS.saturating_add(i64::try_from(more).unwrap_or(0));
+        let pause = words.told_at.map(|at| at.after_secs(pause)).filter(|at| *at > now);
         match pause.filter(|_| same_class && !same) {
             Some(at) => self.rounds.arm(id, Due::Words, Some(at)),
             None => self.say_now(now, id),

@@ -7,7 +7,7 @@ use crate::io::{Change, Input, Kind, Object, ObjectKey, WriteError};
 use crate::testing::{NodeExt, PodExt, node, pod, wire};
 
 /// A PodGroup `name` with this spec.
-pub(super) fn group(name: &str, spec: Value) -> Object {
+pub(super) fn group(name: &str, spec: &Value) -> Object {
     Object::PodGroup(wire(json!({
         "metadata": {"name": name, "namespace": "default", "uid": format!("uid-{name}")},
         "spec": spec,
@@ -20,7 +20,7 @@ pub(super) fn member(name: &str, gang: &str) -> muster_api::k8s::Pod {
 }
 
 /// Two nodes with room for two members each, and a gang `g`.
-pub(super) fn two_nodes(spec: Value) -> Harness {
+pub(super) fn two_nodes(spec: &Value) -> Harness {
     let mut h = Harness::new();
     h.node(node("n1"));
     h.node(node("n2"));
@@ -34,7 +34,7 @@ fn binds(effects: &[String]) -> Vec<&str> {
 
 #[test]
 fn a_gang_waits_until_its_minimum_exists_and_is_then_bound_whole() {
-    let mut h = two_nodes(json!({"minMember": 3}));
+    let mut h = two_nodes(&json!({"minMember": 3}));
     h.pod(member("a", "g"));
     check(
         h.run(),
@@ -72,7 +72,7 @@ fn where_are(h: &Harness) -> Vec<(String, String)> {
 
 #[test]
 fn a_gang_without_room_for_all_takes_none_and_says_who_blocks() {
-    let mut h = two_nodes(json!({"minMember": 5}));
+    let mut h = two_nodes(&json!({"minMember": 5}));
     for name in ["a", "b", "c", "d", "e"] {
         h.pod(member(name, "g"));
     }
@@ -92,7 +92,7 @@ fn a_gang_without_room_for_all_takes_none_and_says_who_blocks() {
 
 #[test]
 fn what_does_not_help_any_member_does_not_wake_the_gang() {
-    let mut h = two_nodes(json!({"minMember": 5}));
+    let mut h = two_nodes(&json!({"minMember": 5}));
     for name in ["a", "b", "c", "d", "e"] {
         h.pod(member(name, "g"));
     }
@@ -113,14 +113,14 @@ fn the_group_may_come_after_its_pods() {
          Normal default/a GangIncomplete: waiting for pod group default/late to exist
          status default/a false GangIncomplete: waiting for pod group default/late to exist",
     );
-    h.object(group("late", json!({"minMember": 1})));
+    h.object(group("late", &json!({"minMember": 1})));
     assert_eq!(binds(&h.run()), ["bind default/a -> n1"]);
 }
 
 #[test]
 fn two_gangs_that_fit_alone_but_not_together_go_one_after_the_other() {
-    let mut h = two_nodes(json!({"minMember": 3}));
-    h.object(group("k", json!({"minMember": 3})));
+    let mut h = two_nodes(&json!({"minMember": 3}));
+    h.object(group("k", &json!({"minMember": 3})));
     for (a, b) in [("a1", "b1"), ("a2", "b2"), ("a3", "b3")] {
         h.pod(member(a, "g"));
         h.pod(member(b, "k"));
@@ -139,8 +139,8 @@ fn two_gangs_that_fit_alone_but_not_together_go_one_after_the_other() {
 
 #[test]
 fn a_gang_that_cannot_run_does_not_block_one_that_can() {
-    let mut h = two_nodes(json!({"minMember": 9}));
-    h.object(group("k", json!({"minMember": 2})));
+    let mut h = two_nodes(&json!({"minMember": 9}));
+    h.object(group("k", &json!({"minMember": 2})));
     for i in 0..9 {
         h.pod(member(&format!("a{i}"), "g"));
     }
@@ -152,8 +152,8 @@ fn a_gang_that_cannot_run_does_not_block_one_that_can() {
 #[test]
 fn priority_then_age_of_the_gang_orders_gangs_and_pods() {
     let mut h = Harness::new();
-    let mut old = group("old", json!({"minMember": 1}));
-    let mut young = group("young", json!({"minMember": 1}));
+    let mut old = group("old", &json!({"minMember": 1}));
+    let mut young = group("young", &json!({"minMember": 1}));
     for (group, at) in [(&mut old, 1), (&mut young, 2)] {
         if let Object::PodGroup(group) = group {
             group.metadata.creation_timestamp = Some(muster_api::k8s::Time(at));
@@ -174,7 +174,7 @@ fn every_role_has_its_minimum() {
         {"name": "launcher", "minMember": 1, "selector": {"matchLabels": {"r": "l"}}},
         {"name": "worker", "minMember": 1, "selector": {"matchLabels": {"r": "w"}}},
     ]});
-    let mut h = two_nodes(roles);
+    let mut h = two_nodes(&roles);
     for name in ["w1", "w2", "w3"] {
         h.pod(member(name, "g").pod_label("r", "w"));
     }
@@ -187,7 +187,7 @@ fn every_role_has_its_minimum() {
 
 #[test]
 fn members_beyond_the_minimum_join_one_by_one_when_the_gang_is_formed() {
-    let mut h = two_nodes(json!({"minMember": 2}));
+    let mut h = two_nodes(&json!({"minMember": 2}));
     for name in ["a", "b", "c", "d", "e"] {
         h.pod(member(name, "g"));
     }
@@ -204,7 +204,7 @@ fn members_beyond_the_minimum_join_one_by_one_when_the_gang_is_formed() {
 
 #[test]
 fn completed_members_count_and_lost_ones_are_replaced_at_once() {
-    let mut h = two_nodes(json!({"minMember": 2}));
+    let mut h = two_nodes(&json!({"minMember": 2}));
     h.pod(member("a", "g"));
     h.pod(member("b", "g"));
     h.run();
@@ -229,7 +229,7 @@ fn completed_members_count_and_lost_ones_are_replaced_at_once() {
 
 #[test]
 fn a_gated_member_is_left_alone_and_does_not_count() {
-    let mut h = two_nodes(json!({"minMember": 2}));
+    let mut h = two_nodes(&json!({"minMember": 2}));
     h.pod(member("a", "g"));
     h.pod(member("b", "g").gate("wait"));
     let effects = h.run();
@@ -244,12 +244,12 @@ fn a_gated_member_is_left_alone_and_does_not_count() {
 
 #[test]
 fn a_changed_minimum_acts_at_once() {
-    let mut h = two_nodes(json!({"minMember": 5}));
+    let mut h = two_nodes(&json!({"minMember": 5}));
     for name in ["a", "b", "c"] {
         h.pod(member(name, "g"));
     }
     assert!(h.run_binds().is_empty());
-    h.object(group("g", json!({"minMember": 3})));
+    h.object(group("g", &json!({"minMember": 3})));
     assert_eq!(h.run_binds().len(), 3);
 }
 
@@ -257,10 +257,10 @@ fn a_changed_minimum_acts_at_once() {
 fn members_of_different_schedulers_are_told_so() {
     let profiles = ["muster", "other"].map(crate::Profile::default_named).to_vec();
     let core = crate::Core::new(crate::Config { profiles, ..crate::Config::default() });
-    let mut h = two_nodes(json!({"minMember": 2}));
+    let mut h = two_nodes(&json!({"minMember": 2}));
     h.core = core;
     h.node(node("n1"));
-    h.object(group("g", json!({"minMember": 2})));
+    h.object(group("g", &json!({"minMember": 2})));
     h.pod(member("a", "g"));
     h.pod(member("b", "g").scheduler("other"));
     let effects = h.run();
@@ -271,7 +271,7 @@ fn members_of_different_schedulers_are_told_so() {
 #[test]
 fn a_half_bound_gang_comes_first_with_its_bound_members_fixed() {
     // As after a restart: one member is bound, others wait.
-    let mut h = two_nodes(json!({"minMember": 3}));
+    let mut h = two_nodes(&json!({"minMember": 3}));
     h.pod(member("first", "none").priority(100).edit(|p| p.metadata.labels.clear()));
     h.pod(member("a", "g").on("n1"));
     h.pod(member("b", "g"));
@@ -287,7 +287,7 @@ fn a_half_bound_gang_is_released_at_its_deadline_unless_it_shall_wait() {
         (json!({"minMember": 3, "scheduleTimeoutSeconds": 60}), true),
         (json!({"minMember": 3, "scheduleTimeoutSeconds": 60, "whenHalfBound": "Wait"}), false),
     ] {
-        let mut h = two_nodes(spec);
+        let mut h = two_nodes(&spec);
         h.pod(member("a", "g").on("n1"));
         h.pod(member("b", "g"));
         h.run();
@@ -301,7 +301,7 @@ fn a_half_bound_gang_is_released_at_its_deadline_unless_it_shall_wait() {
 
 #[test]
 fn a_gang_that_was_whole_is_not_released_when_it_loses_members() {
-    let mut h = two_nodes(json!({"minMember": 2, "scheduleTimeoutSeconds": 60}));
+    let mut h = two_nodes(&json!({"minMember": 2, "scheduleTimeoutSeconds": 60}));
     h.pod(member("a", "g").on("n1"));
     h.pod(member("b", "g").on("n2"));
     h.run();
@@ -313,7 +313,7 @@ fn a_gang_that_was_whole_is_not_released_when_it_loses_members() {
 
 #[test]
 fn a_bind_that_is_refused_has_its_gang_solved_again_after_a_pause() {
-    let mut h = two_nodes(json!({"minMember": 2}));
+    let mut h = two_nodes(&json!({"minMember": 2}));
     h.pod(member("a", "g"));
     h.pod(member("b", "g"));
     assert_eq!(h.run_binds().len(), 2);

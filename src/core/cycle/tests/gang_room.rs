@@ -21,7 +21,7 @@ fn said(effects: &[String], what: &str) -> bool {
 
 #[test]
 fn an_accumulating_gang_keeps_what_it_found_and_is_bound_when_the_rest_is_there() {
-    let mut h = two_nodes(accumulating(5));
+    let mut h = two_nodes(&accumulating(5));
     for name in ["a", "b", "c", "d", "e"] {
         h.pod(member(name, "g"));
     }
@@ -41,7 +41,7 @@ fn an_accumulating_gang_keeps_what_it_found_and_is_bound_when_the_rest_is_there(
 
 #[test]
 fn what_was_accumulated_is_given_back_at_the_deadline() {
-    let mut h = two_nodes(accumulating(5));
+    let mut h = two_nodes(&accumulating(5));
     for name in ["a", "b", "c", "d", "e"] {
         h.pod(member(name, "g"));
     }
@@ -57,8 +57,8 @@ fn what_was_accumulated_is_given_back_at_the_deadline() {
 
 #[test]
 fn only_the_first_gang_in_order_accumulates() {
-    let mut h = two_nodes(accumulating(5));
-    h.object(group("k", accumulating(6)));
+    let mut h = two_nodes(&accumulating(5));
+    h.object(group("k", &accumulating(6)));
     for i in 0..6 {
         if i < 5 {
             h.pod(member(&format!("a{i}"), "g"));
@@ -73,7 +73,7 @@ fn only_the_first_gang_in_order_accumulates() {
 
 #[test]
 fn an_accumulating_gang_makes_way_for_one_that_comes_before_it() {
-    let mut h = two_nodes(accumulating(5));
+    let mut h = two_nodes(&accumulating(5));
     for i in 0..5 {
         h.pod(member(&format!("a{i}"), "g"));
     }
@@ -81,7 +81,7 @@ fn an_accumulating_gang_makes_way_for_one_that_comes_before_it() {
     assert!(h.cache().join(" ").contains("default/a"));
     // Room for one more is there, so that the second has something to keep.
     h.node(node("n3").cpu("2").label("only", "k"));
-    h.object(group("k", accumulating(6)));
+    h.object(group("k", &accumulating(6)));
     for i in 0..6 {
         h.pod(member(&format!("b{i}"), "k").priority(10).node_selector("only", "k"));
     }
@@ -92,7 +92,7 @@ fn an_accumulating_gang_makes_way_for_one_that_comes_before_it() {
 
 #[test]
 fn an_accumulating_gang_that_loses_a_member_gives_back_what_it_had() {
-    let mut h = two_nodes(accumulating(5));
+    let mut h = two_nodes(&accumulating(5));
     for name in ["a", "b", "c", "d", "e"] {
         h.pod(member(name, "g"));
     }
@@ -104,7 +104,7 @@ fn an_accumulating_gang_that_loses_a_member_gives_back_what_it_had() {
 
 /// A gang of two whole nodes on a cluster of two, with small pods everywhere.
 fn starving() -> Harness {
-    let mut h = two_nodes(json!({"minMember": 2, "starvationSeconds": 30}));
+    let mut h = two_nodes(&json!({"minMember": 2, "starvationSeconds": 30}));
     for i in 0..8 {
         h.pod(pod(&format!("small{i}")).req(&[("cpu", "1")]).on(if i < 4 { "n1" } else { "n2" }));
     }

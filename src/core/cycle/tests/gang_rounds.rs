@@ -13,7 +13,7 @@ fn gang_of_two(script: Script, seconds: i32) -> (Harness, Probe) {
     let probe = Probe::new("One", script);
     let mut h = Harness::with(profile(&[&probe]));
     h.node(node("n1"));
-    h.object(group("g", json!({"minMember": 2, "scheduleTimeoutSeconds": seconds})));
+    h.object(group("g", &json!({"minMember": 2, "scheduleTimeoutSeconds": seconds})));
     h.pod(member("a", "g"));
     h.pod(member("b", "g"));
     (h, probe)
