@@ -283,3 +283,41 @@ fn names_that_yaml_might_take_for_booleans_are_names() {
         assert_eq!(value["suggestedHost"], name);
     }
 }
+
+/// A gang of three on two nodes that hold one member each, or two.
+fn gang(cpu: &str) -> String {
+    let node = |name: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: Node\nmetadata: {{name: {name}}}\n\
+             status: {{allocatable: {{cpu: \"4\", memory: 8Gi, pods: \"10\"}}}}\n"
+        )
+    };
+    let member = |name: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: team, uid: {name}, \
+             labels: {{muster.dev/pod-group: train}}}}\nspec:\n  schedulerName: muster\n  \
+             containers:\n  - {{name: main, resources: {{requests: {{cpu: \"{cpu}\"}}}}}}\n"
+        )
+    };
+    let group = "---\napiVersion: muster.dev/v1alpha1\nkind: PodGroup\n\
+                 metadata: {name: train, namespace: team}\nspec: {minMember: 3}\n";
+    let nodes = ["n1", "n2"].map(node).concat();
+    let members = ["train-0", "train-1", "train-2"].map(member).concat();
+    format!("{nodes}{group}{members}")
+}
+
+#[test]
+fn a_member_is_told_how_its_gang_stands_and_where_all_would_go() {
+    let fits = ask(&gang("2"), "team/train-1", Output::Table);
+    let expected = "gang team/train: 0 of 3 members have a place, 3 wait; all that are missing \
+                    find room now:\n";
+    assert!(fits.contains(expected), "{fits}");
+    let value: Value =
+        serde_json::from_str(&ask(&gang("2"), "team/train-1", Output::Json)).unwrap();
+    assert_eq!(value["gang"]["placed"].as_object().unwrap().len(), 3, "{value}");
+    assert_eq!(value["feasibleNodes"], 2, "the try leaves no trace: {value}");
+    let not = ask(&gang("3"), "team/train-1", Output::Table);
+    let why = "gang team/train: 0 of 3 members have a place, 3 wait: room for 2 of 3 members; \
+               member train-2: 0/2 nodes are available: 2 Insufficient cpu.\n";
+    assert!(not.contains(why), "{not}");
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use muster_core::Explanation;
-use muster_core::report::{NodeVerdict, PreemptionView};
+use muster_core::report::{GangView, NodeVerdict, PreemptionView};
 
 /// Rejected nodes that are listed by name; more are counted by reason.
 const NAMED: usize = 20;
@@ -24,6 +24,9 @@ pub fn table(e: &Explanation) -> String {
     if !e.message.is_empty() {
         let _ = writeln!(out, "{}", e.message);
     }
+    if let Some(gang) = &e.gang {
+        members(&mut out, gang);
+    }
     if let Some(preemption) = &e.preemption {
         victims(&mut out, preemption);
     }
@@ -41,6 +44,31 @@ pub fn table(e: &Explanation) -> String {
         }
     }
     out
+}
+
+/// How the pod's gang stands, and where its members would go.
+fn members(out: &mut String, gang: &GangView) {
+    let GangView { group, needs, have, wait, message, placed } = gang;
+    let _ = write!(out, "gang {group}: {have} of {needs} members have a place, {wait} wait");
+    if !message.is_empty() {
+        let _ = write!(out, ": {message}");
+    } else if !placed.is_empty() {
+        let _ = write!(out, "; all that are missing find room now:");
+    }
+    out.push('\n');
+    let mut nodes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (member, node) in placed {
+        nodes.entry(node).or_default().push(member);
+    }
+    for (node, members) in nodes.iter().take(NAMED) {
+        let more = members.len().saturating_sub(EXAMPLES);
+        let shown = members[..members.len() - more].join(", ");
+        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let _ = writeln!(out, "  {node}: {shown}{rest}");
+    }
+    if nodes.len() > NAMED {
+        let _ = writeln!(out, "  and {} more nodes", nodes.len() - NAMED);
+    }
 }
 
 /// Who could be evicted where: the chosen node first and marked, then by name.

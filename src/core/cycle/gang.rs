@@ -22,7 +22,7 @@ use crate::gang::{Count, GangId, GangSpec};
 use crate::io::Tick;
 use crate::model::{PodId, PodStage, ShapeId};
 use crate::queue::{QueueCx, Rank, Rejected};
-use crate::report::{AttemptResult, Observation};
+use crate::report::{AttemptResult, GangView, Observation};
 
 /// Orders in which the shapes of a gang are tried before it is said not to fit.
 const MAX_ORDERS: usize = 4;
@@ -492,6 +492,54 @@ impl Core {
             _ => super::words::BROKEN,
         };
         self.say(now, id, reason, text.to_owned());
+    }
+
+    /// How the gang of a pod stands.
+    pub(super) fn gang_view(&self, pod: PodId) -> Option<GangView> {
+        let id = self.cluster.pod(pod)?.gang?;
+        let gang = self.cluster.gang(id)?;
+        let mut view = GangView { group: gang.key.to_string(), ..GangView::default() };
+        if let Some(spec) = &gang.spec {
+            let standing = self.standing(id, gang, spec);
+            (view.needs, view.have) = (spec.min, standing.held.all);
+            view.wait = standing.ready.all;
+        }
+        view.message = self.said(id).to_string();
+        Some(view)
+    }
+
+    /// The same, after a try that leaves no trace: for what-if questions.
+    pub(super) fn try_gang_of(
+        &mut self,
+        now: Tick,
+        namespace: &str,
+        name: &str,
+    ) -> Option<GangView> {
+        self.settle_gangs(now);
+        let pod = *self.by_key.get(super::ingest::key_text(namespace, name).as_str())?;
+        let mut view = self.gang_view(pod)?;
+        let tried = self
+            .cluster
+            .bound_to_gang(pod)
+            .filter(|id| self.queue.gang(*id).is_some_and(crate::queue::GangEntry::is_active));
+        let Some(id) = tried else {
+            return Some(view);
+        };
+        let decision = self.attempt_gang(now, id)?;
+        view.message = decision.message.map(|text| text.to_string()).unwrap_or_default();
+        if let Outcome::Gathered { members } = decision.outcome {
+            self.drop_round(id);
+            let mut seated: Vec<PodId> = Vec::with_capacity(members.len());
+            for (member, node) in members.iter().rev() {
+                view.placed.insert(member.to_string(), node.to_string());
+                let Some(pod) = self.find(member) else { continue };
+                self.unreserve(pod);
+                seated.push(pod);
+            }
+            let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+            self.queue.come_back(&cx, seated.into_iter());
+        }
+        Some(view)
     }
 
     /// The gang's cycle panicked: what it took is given back, and it is left alone until

@@ -49,7 +49,7 @@ use crate::model::{PodId, PodStage, ShapeId};
 use crate::preemption::Preemptor;
 use crate::queue::{Backoff, EXTENDER, Popped, Queue, QueueCx};
 use crate::report::{
-    Asked, AttemptResult, CacheNode, CacheView, Explanation, GangCounts, Observation,
+    Asked, AttemptResult, CacheNode, CacheView, Explanation, GangCounts, GangView, Observation,
     PendingCounts, QueueView, QueuedPod, TieSeed, explain,
 };
 use binding::Binding;
@@ -575,7 +575,8 @@ impl Core {
         let profile = Arc::clone(self.profiles.get(usize::from(shape.profile?.0))?);
         let ties = self.tie_seed(record.shape);
         let record = record.clone();
-        Some(Question { pod, record, profile, shape, cluster, ties })
+        let gang = self.gang_view(pod);
+        Some(Question { pod, record, profile, shape, cluster, ties, gang })
     }
 
     /// Explains a pod that need not exist, under a profile by position. If a pod
@@ -587,6 +588,7 @@ impl Core {
         wire: &muster_api::k8s::Pod,
         profile: u16,
     ) -> Explanation {
+        let gang = self.try_gang_of(now, &wire.metadata.namespace, &wire.metadata.name);
         self.delete_pod(now, &wire.metadata.namespace, &wire.metadata.name);
         let shape = self.compile(wire, Some(crate::framework::ProfileId(profile)));
         let pod = format!("{}/{}", wire.metadata.namespace, wire.metadata.name);
@@ -599,7 +601,8 @@ impl Core {
             nominated: Some(nominated).filter(|name| !name.is_empty()),
         };
         let asked = Asked { pod: &pod, preemptor };
-        explain(&asked, &self.profiles[usize::from(profile)], &shape, &mut self.cluster, None)
+        let profile = &self.profiles[usize::from(profile)];
+        Explanation { gang, ..explain(&asked, profile, &shape, &mut self.cluster, None) }
     }
 
     /// Takes a node for a pod that need not exist, as a cycle of a profile does
@@ -724,6 +727,7 @@ pub struct Question {
     shape: Arc<crate::model::PodShape>,
     cluster: Cluster,
     ties: TieSeed,
+    gang: Option<GangView>,
 }
 
 impl Question {
@@ -732,7 +736,9 @@ impl Question {
     pub fn explain(mut self) -> Explanation {
         let key = self.record.key.to_string();
         let asked = Asked { pod: &key, preemptor: Preemptor::of(self.pod, &self.record) };
-        explain(&asked, &self.profile, &self.shape, &mut self.cluster, Some(self.ties))
+        let cluster = &mut self.cluster;
+        let answer = explain(&asked, &self.profile, &self.shape, cluster, Some(self.ties));
+        Explanation { gang: self.gang, ..answer }
     }
 }
 

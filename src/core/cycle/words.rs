@@ -116,6 +116,11 @@ impl Core {
         }
     }
 
+    /// What is said of a gang.
+    pub(super) fn said(&self, id: GangId) -> Arc<str> {
+        self.words.get(&id).map(|words| Arc::clone(&words.message)).unwrap_or_default()
+    }
+
     /// Members that wait, at the gang or at its barriers.
     fn addressees(&self, id: GangId) -> Vec<PodId> {
         let mut pods: Vec<PodId> = self.queue.gathered(id).collect();

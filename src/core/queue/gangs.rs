@@ -47,6 +47,13 @@ pub(crate) struct GangEntry {
     rank: Rank,
 }
 
+impl GangEntry {
+    /// Whether it would be tried now.
+    pub(crate) fn is_active(&self) -> bool {
+        self.place == GangPlace::Active
+    }
+}
+
 /// What a gang's place in the order depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rank {

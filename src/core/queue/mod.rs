@@ -17,7 +17,7 @@ mod tests;
 mod views;
 
 pub use backoff::Backoff;
-pub(crate) use gangs::{Rank, Rejected};
+pub(crate) use gangs::{GangEntry, Rank, Rejected};
 pub(crate) use moves::Reach;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -34,6 +34,27 @@ pub struct Explanation {
     /// If no node fits: what evictions could do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption: Option<PreemptionView>,
+    /// The gang that it goes with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gang: Option<GangView>,
+}
+
+/// How the gang of a pod stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct GangView {
+    /// `namespace/name` of its group.
+    pub group: String,
+    /// Members that must be placed together.
+    pub needs: usize,
+    /// Members that are bound, on their way, or have ended well.
+    pub have: usize,
+    /// Members that wait with it.
+    pub wait: usize,
+    /// What keeps it, or that nothing does.
+    pub message: String,
+    /// Where the members that are missing would go now, if all of them found room.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub placed: BTreeMap<String, String>,
 }
 
 /// Which nodes could be made to fit by evicting pods, before any rule on budgets.
@@ -147,6 +168,7 @@ fn judge(
         nodes: BTreeMap::new(),
         message: String::new(),
         preemption: None,
+        gang: None,
     };
     if cluster.node_count() == 0 {
         out.message = crate::cycle::no_nodes().to_string();

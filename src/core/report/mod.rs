@@ -9,7 +9,7 @@ mod observe;
 mod preemption;
 mod views;
 
-pub use explain::{Explanation, NodeVerdict, PreemptionView, TieSeed, VictimsView};
+pub use explain::{Explanation, GangView, NodeVerdict, PreemptionView, TieSeed, VictimsView};
 pub use fit_error::fit_message;
 pub use observe::{AttemptResult, Observation};
 pub use views::{CacheNode, CacheView, GangCounts, PendingCounts, QueueView, QueuedPod};

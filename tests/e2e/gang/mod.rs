@@ -2,6 +2,7 @@
 //!
 //! `MUSTER_LONG=1` runs the long form: more gangs, more rounds, more crashes.
 
+mod accumulate;
 mod contend;
 mod crash;
 mod first;
