@@ -1,89 +1,20 @@
-//! Gangs: when one can be tried, and the attempt, whole or not at all.
+//! Gangs: what has become of them, and whether they can be tried.
 //!
-//! Owns the way from members that exist to a round of members that have room: counting,
-//! the order in which members are seated, and undoing all of it if one finds no seat.
-//! What happens then is `round`'s. Must never bind, and never leave a part of a gang with
-//! room.
+//! Owns the way from members that exist to a gang in the queue: counting, whether it is
+//! formed, and what is said meanwhile. The attempt is `seat`'s, what comes after it `round`'s.
+//! Must never take room.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use muster_api::muster::reason;
 
-use super::binding::{Binding, Stage};
-use super::failure::Failure;
-use super::outside::Outside;
-use super::{Choice, Core, Decision, Outcome};
-use crate::bugs::bug;
+use super::{Core, Outcome};
 use crate::cluster::{Gang, Standing};
-use crate::framework::Profile;
-use crate::gang::{Count, GangId, GangSpec};
+use crate::gang::{GangId, GangSpec};
 use crate::io::Tick;
-use crate::model::{PodId, PodStage, ShapeId};
-use crate::queue::{QueueCx, Rank, Rejected};
-use crate::report::{AttemptResult, GangView, Observation};
-
-/// Orders in which the shapes of a gang are tried before it is said not to fit.
-const MAX_ORDERS: usize = 4;
-
-/// How many members are still to be found.
-struct Need {
-    roles: Vec<usize>,
-    /// Of whatever role.
-    any: usize,
-}
-
-impl Need {
-    fn new(spec: &GangSpec, held: &Count) -> Self {
-        let roles = spec.roles.iter().zip(&held.roles);
-        let roles: Vec<usize> = roles.map(|(role, has)| role.min.saturating_sub(*has)).collect();
-        let all = spec.min.saturating_sub(held.all);
-        Self { any: all.saturating_sub(roles.iter().sum()), roles }
-    }
-
-    fn all(&self) -> usize {
-        self.any + self.roles.iter().sum::<usize>()
-    }
-
-    /// The place that a member of this role would fill.
-    fn place(&mut self, role: Option<usize>) -> Option<&mut usize> {
-        match role.filter(|role| self.roles[*role] > 0) {
-            Some(role) => Some(&mut self.roles[role]),
-            None => Some(&mut self.any).filter(|any| **any > 0),
-        }
-    }
-}
-
-/// A member that waits for a seat.
-#[derive(Clone)]
-struct Candidate {
-    pod: PodId,
-    shape: ShapeId,
-    role: Option<usize>,
-}
-
-/// The members that would fill what is missing.
-fn wanted(mut need: Need, candidates: &[Candidate]) -> Vec<(PodId, ShapeId)> {
-    let fills = |c: &&Candidate| match need.place(c.role) {
-        Some(place) => {
-            *place -= 1;
-            true
-        }
-        None => false,
-    };
-    candidates.iter().filter(fills).map(|c| (c.pod, c.shape)).collect()
-}
-
-/// Who found no seat, and why.
-struct Blocked {
-    pod: PodId,
-    shape: ShapeId,
-    role: Option<usize>,
-    failure: Failure,
-    /// How many had a seat by then.
-    seated: usize,
-}
+use crate::model::PodId;
+use crate::queue::{QueueCx, Rank};
+use crate::report::{GangView, Observation};
 
 impl Core {
     /// Looks at all gangs of which anything has changed.
@@ -183,7 +114,7 @@ impl Core {
     }
 
     /// How the members of a gang stand.
-    fn standing(&self, id: GangId, gang: &Gang, spec: &GangSpec) -> Standing {
+    pub(super) fn standing(&self, id: GangId, gang: &Gang, spec: &GangSpec) -> Standing {
         let ready = |pod: PodId| self.queue.is_gathered(id, pod);
         let alone = |pod: PodId| {
             self.unsent(pod) && self.bindings.get(&pod).is_some_and(|b| b.round.is_none())
@@ -250,250 +181,6 @@ impl Core {
         }
     }
 
-    /// Tries a gang: the members that are missing get room, all of them or none.
-    pub(super) fn attempt_gang(&mut self, now: Tick, id: GangId) -> Option<Decision> {
-        let started = self.stopwatch.nanos();
-        let gang = self.cluster.gang(id).map(Arc::clone)?;
-        let spec = gang.spec.as_ref().map(Arc::clone)?;
-        let profile = Arc::clone(self.profiles.get(self.queue.gang(id)?.profile)?);
-        let held = self.standing(id, &gang, &spec).held;
-        let mut candidates = self.candidates(id, &spec);
-        let first = candidates.first()?.pod;
-        let mut decision = self.undecided(first)?.1;
-        decision.version = profile.version();
-        decision.gang = Some(gang.key.clone());
-        decision.evaluated = u32::try_from(self.cluster.node_count()).unwrap_or(u32::MAX);
-        self.order_by_need(&profile, &mut candidates);
-        let mut blocked: Option<Blocked> = None;
-        let mut kept = false;
-        for _ in 0..MAX_ORDERS {
-            let mut seated = Vec::new();
-            let need = Need::new(&spec, &held);
-            let try_out = (&*candidates, &mut seated);
-            match self.seat_all(now, id, &profile, need, try_out, &mut decision) {
-                None => {
-                    self.begin_round(now, id, &spec, &profile, seated, &mut decision);
-                    return Some(decision);
-                }
-                Some(why) if why.failure.is_rejected() && self.may_accumulate(now, id, &spec) => {
-                    self.accumulate(now, id, &spec, &profile, seated, &mut decision);
-                    (blocked, kept) = (Some(why), true);
-                    break;
-                }
-                Some(why) => {
-                    // Nobody else has seen the room taken: giving it back is no event.
-                    let keeps = usize::from(bug!(self.bugs, GangUndoForgotten));
-                    for pod in seated.iter().skip(keeps).rev() {
-                        self.unreserve(*pod);
-                    }
-                    // Who found no seat goes first the next time, if that is another order.
-                    let again = candidates.first().is_some_and(|c| c.shape != why.shape);
-                    let shape = why.shape;
-                    if blocked.as_ref().is_none_or(|before| before.seated < why.seated) {
-                        blocked = Some(why);
-                    }
-                    if !again {
-                        break;
-                    }
-                    candidates.sort_by_key(|c| c.shape != shape);
-                }
-            }
-        }
-        let mut text = self.blocked(&spec, held.all, blocked.as_ref()?);
-        if !kept && blocked.as_ref().is_some_and(|why| why.failure.is_rejected()) {
-            let wanted = wanted(Need::new(&spec, &held), &candidates);
-            let says = self.keep_room(now, id, &spec, &profile, &wanted);
-            text += &says.map(|says| format!(" ({says})")).unwrap_or_default();
-        }
-        self.fail_gang(now, id, &profile, &candidates, &blocked?, kept, &text, &mut decision);
-        if kept {
-            return Some(decision);
-        }
-        let nanos = self.stopwatch.nanos().saturating_sub(started);
-        let result = match decision.outcome {
-            Outcome::Unschedulable => AttemptResult::Unschedulable,
-            _ => AttemptResult::Error,
-        };
-        let profile = Arc::clone(profile.scheduler_name());
-        self.observations.push(Observation::Attempt { profile, result, nanos });
-        Some(decision)
-    }
-
-    /// Members that could be seated, the oldest first.
-    fn candidates(&mut self, id: GangId, spec: &GangSpec) -> Vec<Candidate> {
-        let mut pods: Vec<PodId> = self.queue.gathered(id).collect();
-        for &pod in &pods {
-            if let Some(settled) = self.cluster.settle(pod) {
-                self.swap_shape(pod, settled);
-            }
-        }
-        let cluster = &self.cluster;
-        pods.retain(|pod| {
-            let waits = |p: &crate::model::Pod| p.stage == PodStage::Pending && !p.deleting;
-            cluster.pod(*pod).is_some_and(waits)
-        });
-        pods.sort_by(|a, b| {
-            let key = |pod: &PodId| cluster.pod(*pod).map(|p| (p.created, &p.key.name));
-            key(a).cmp(&key(b))
-        });
-        let candidate = |pod: PodId| {
-            let (shape, role) = (cluster.pod(pod)?.shape, cluster.role_of(spec, pod));
-            Some(Candidate { pod, shape, role })
-        };
-        pods.into_iter().filter_map(candidate).collect()
-    }
-
-    /// Shapes that fit the fewest nodes go first.
-    fn order_by_need(&mut self, profile: &Arc<Profile>, candidates: &mut [Candidate]) {
-        let mut shapes: Vec<ShapeId> = candidates.iter().map(|c| c.shape).collect();
-        shapes.sort_unstable();
-        shapes.dedup();
-        if shapes.len() < 2 || self.cluster.node_count() == 0 {
-            return;
-        }
-        let mut feasible: Vec<(ShapeId, u32)> = Vec::with_capacity(shapes.len());
-        for shape in shapes {
-            self.refresh_ledger(profile, shape);
-            let fits = self.ledgers.get(&shape).map_or(0, super::Ledger::feasible);
-            feasible.push((shape, fits));
-        }
-        let fits = |shape: ShapeId| {
-            feasible.binary_search_by_key(&shape, |(s, _)| *s).map_or(0, |at| feasible[at].1)
-        };
-        candidates.sort_by_key(|c| fits(c.shape));
-    }
-
-    /// Seats as many members as are needed; who found no seat, if that failed.
-    fn seat_all(
-        &mut self,
-        now: Tick,
-        id: GangId,
-        profile: &Arc<Profile>,
-        mut need: Need,
-        (candidates, seated): (&[Candidate], &mut Vec<PodId>),
-        decision: &mut Decision,
-    ) -> Option<Blocked> {
-        let mut blocked: Option<Blocked> = None;
-        for candidate in candidates {
-            let &Candidate { pod, shape, role } = candidate;
-            if need.all() == 0 {
-                break;
-            }
-            // Who is like one that found no seat finds none either.
-            if blocked.as_ref().is_some_and(|b| b.shape == shape) || need.place(role).is_none() {
-                continue;
-            }
-            match self.seat(now, id, pod, profile, decision) {
-                Ok(()) => {
-                    seated.push(pod);
-                    if let Some(place) = need.place(role) {
-                        *place -= 1;
-                    }
-                }
-                Err(failure) => {
-                    let seated = seated.len();
-                    blocked.get_or_insert(Blocked { pod, shape, role, failure, seated });
-                }
-            }
-        }
-        if bug!(self.bugs, GangPartial) && !seated.is_empty() {
-            return None;
-        }
-        if need.all() == 0 { None } else { blocked }
-    }
-
-    /// Finds room for one member and takes it.
-    fn seat(
-        &mut self,
-        now: Tick,
-        id: GangId,
-        pod: PodId,
-        profile: &Arc<Profile>,
-        decision: &mut Decision,
-    ) -> Result<(), Failure> {
-        let Some(shape) = self.cluster.pod(pod).map(|p| p.shape) else {
-            return Err(Failure::no_nodes());
-        };
-        let node = match self.choose(profile, shape, pod, &mut Outside::default(), decision)? {
-            Choice::Node(node) => node,
-            Choice::Ask(..) => {
-                let text = "an extender has a say in where its members go: gangs cannot be \
-                            placed with the help of extenders";
-                return Err(Failure::error(text.to_owned()));
-            }
-        };
-        self.cluster.place(pod, node, true);
-        let binding = Binding::new(now, profile, node, Stage::Gathered, Some(id));
-        self.bindings.insert(pod, binding);
-        self.reserve(pod, profile, node).inspect_err(|_| drop(self.unreserve(pod)))
-    }
-
-    /// Who blocks a gang, and how many have room.
-    fn blocked(&self, spec: &GangSpec, held: usize, why: &Blocked) -> String {
-        let Blocked { pod, role, failure, seated, .. } = why;
-        let member = self.cluster.pod(*pod).map(|p| Arc::clone(&p.key.name)).unwrap_or_default();
-        let role = role.map(|role| format!(" (role {})", spec.roles[role].name));
-        format!(
-            "room for {} of {} members; member {member}{}: {}",
-            held + seated,
-            spec.min,
-            role.unwrap_or_default(),
-            failure.message()
-        )
-    }
-
-    /// No room for the gang: says why, and has it wait for what may help.
-    #[expect(clippy::too_many_arguments, reason = "one attempt, told whole")]
-    fn fail_gang(
-        &mut self,
-        now: Tick,
-        id: GangId,
-        profile: &Profile,
-        candidates: &[Candidate],
-        Blocked { pod, failure, .. }: &Blocked,
-        kept: bool,
-        text: &str,
-        decision: &mut Decision,
-    ) {
-        if !kept {
-            decision.outcome =
-                if failure.is_rejected() { Outcome::Unschedulable } else { Outcome::Error };
-        }
-        if let Some(record) = self.cluster.pod(*pod) {
-            decision.pod = record.key.clone();
-        }
-        decision.message = Some(text.into());
-        let (rejectors, pending) = failure.plugins();
-        let mut rejected: Vec<Rejected> = Vec::new();
-        for candidate in candidates {
-            let shape = self.cluster.shape(candidate.shape);
-            if !rejected.iter().any(|r| Arc::ptr_eq(&r.shape, shape)) {
-                rejected.push(Rejected { shape: Arc::clone(shape), rejectors, pending });
-            }
-        }
-        if failure.is_rejected() {
-            let plugins = profile.plugins().iter().enumerate();
-            let named = plugins.filter(|(i, _)| rejectors >> i & 1 == 1);
-            self.observations.push(Observation::Rejected {
-                profile: Arc::clone(profile.scheduler_name()),
-                plugins: named.map(|(_, p)| p.plugin.name()).collect(),
-            });
-        }
-        let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
-        // An older version says nothing of the one in force.
-        if failure.is_rejected() && profile.version() == self.version {
-            self.queue.gang_rejected(&cx, id, rejected);
-        } else {
-            self.queue.gang_failed(&cx, id);
-        }
-        let reason = match (kept, failure.is_rejected()) {
-            (true, _) => reason::ACCUMULATING,
-            (_, true) => reason::UNSCHEDULABLE,
-            _ => super::words::BROKEN,
-        };
-        self.say(now, id, reason, text.to_owned());
-    }
-
     /// How the gang of a pod stands.
     pub(super) fn gang_view(&self, pod: PodId) -> Option<GangView> {
         let id = self.cluster.pod(pod)?.gang?;
@@ -540,42 +227,5 @@ impl Core {
             self.queue.come_back(&cx, seated.into_iter());
         }
         Some(view)
-    }
-
-    /// The gang's cycle panicked: what it took is given back, and it is left alone until
-    /// it changes.
-    pub(super) fn quarantine_gang(
-        &mut self,
-        now: Tick,
-        id: GangId,
-        panic: &(dyn Any + Send),
-    ) -> Option<Decision> {
-        let text = panic.downcast_ref::<&str>().copied();
-        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        let message = format!("the scheduling cycle panicked: {}", text.unwrap_or("no message"));
-        self.ledgers.clear();
-        self.drop_round(id);
-        let gang = self.cluster.gang(id).map(Arc::clone)?;
-        let own = |pod: &&PodId| self.bindings.get(pod).is_some_and(|b| b.round == Some(id));
-        let seated: Vec<PodId> = gang.members.iter().filter(own).copied().collect();
-        for pod in seated.iter().rev() {
-            if catch_unwind(AssertUnwindSafe(|| self.unreserve(*pod))).is_err() {
-                self.displace(*pod);
-            }
-        }
-        let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
-        self.queue.come_back(&cx, seated.into_iter());
-        self.queue.quarantine_gang(id);
-        let first = self.queue.gathered(id).next()?;
-        let mut decision = self.undecided(first)?.1;
-        decision.gang = Some(gang.key.clone());
-        (decision.outcome, decision.message) = (Outcome::Error, Some(message.as_str().into()));
-        self.observations.push(Observation::Quarantined {
-            error: format!("{}: {message}; it is not tried again until it changes", gang.key),
-        });
-        self.say(now, id, super::words::BROKEN, message);
-        // What it took and gave back is no news to it.
-        self.queue.take_gang_news(id);
-        Some(decision)
     }
 }

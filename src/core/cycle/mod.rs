@@ -4,6 +4,7 @@
 //! machine that parks on effects and resumes on inputs, and what happens when any
 //! of it fails. Must never block, read a clock or call out.
 
+mod accumulate;
 mod binding;
 mod evict;
 mod extend;
@@ -11,6 +12,7 @@ mod extend_bind;
 mod failure;
 mod feed;
 mod gang;
+mod half_bound;
 mod ingest;
 mod inspect;
 mod keep;
@@ -25,6 +27,7 @@ mod prepare_classes;
 mod reload;
 mod remind;
 mod round;
+mod seat;
 #[cfg(test)]
 mod tests;
 mod trial;

@@ -14,15 +14,12 @@ use super::binding::{Left, Stage};
 use super::failure::Failure;
 use super::{Core, Decision, Outcome};
 use crate::bugs::bug;
-use crate::cluster::{Gang, NodeId, Standing};
+use crate::cluster::NodeId;
 use crate::framework::Profile;
 use crate::gang::{GangId, GangSpec};
-use crate::io::{Effect, Eviction, PodRef, Removal, Request, Tick, Token};
-use crate::model::{PodId, PodStage, Taint, TaintEffect, tolerates};
+use crate::io::{PodRef, Tick, Token};
+use crate::model::{PodId, Taint, TaintEffect, tolerates};
 use crate::queue::{QueueCx, Reach};
-
-/// How long after members that could not be evicted they are asked for again.
-const RELEASE_AGAIN_SECONDS: i64 = 10;
 
 /// A round under way.
 pub(super) struct Round {
@@ -54,13 +51,13 @@ pub(super) struct Rounds {
     broken: BTreeSet<GangId>,
     timers: BTreeSet<(Tick, GangId, Due)>,
     /// The one gang that keeps what it has found while it waits for more.
-    accumulator: Option<GangId>,
+    pub(super) accumulator: Option<GangId>,
     /// The same by gang: there may be thousands.
     armed: BTreeMap<(GangId, Due), Tick>,
     /// Since when a part of a gang is bound that was never whole.
-    half: crate::hash::IdMap<GangId, Tick>,
+    pub(super) half: crate::hash::IdMap<GangId, Tick>,
     /// Evictions of such parts, on their way.
-    releases: crate::hash::IdMap<Token, GangId>,
+    pub(super) releases: crate::hash::IdMap<Token, GangId>,
 }
 
 /// What a timer of a gang is for.
@@ -146,7 +143,7 @@ impl Core {
     }
 
     /// Members with their nodes.
-    fn places(&self, members: &[PodId]) -> Vec<(PodRef, Arc<str>)> {
+    pub(super) fn places(&self, members: &[PodId]) -> Vec<(PodRef, Arc<str>)> {
         let place = |pod: &PodId| {
             let node = self.bindings.get(pod)?.node;
             let name = Arc::clone(&self.cluster.node(node).name);
@@ -156,7 +153,7 @@ impl Core {
     }
 
     /// Members have room: they are in flight, in a round of their gang.
-    fn add_to_round(
+    pub(super) fn add_to_round(
         &mut self,
         now: Tick,
         id: GangId,
@@ -190,7 +187,7 @@ impl Core {
     }
 
     /// A round has all it needs: Permit is asked.
-    fn permit_round(&mut self, now: Tick, id: GangId) {
+    pub(super) fn permit_round(&mut self, now: Tick, id: GangId) {
         let Some(round) = self.rounds.rounds.get_mut(&id) else {
             return;
         };
@@ -216,52 +213,6 @@ impl Core {
             }
         }
         self.pass_permit(now, id);
-    }
-
-    // ---- accumulation --------------------------------------------------------
-
-    /// Whether a gang may keep what it has found: only the first in order does, so that
-    /// no two of them hold what the other waits for.
-    pub(super) fn may_accumulate(&mut self, now: Tick, id: GangId, spec: &GangSpec) -> bool {
-        if !spec.accumulate {
-            return false;
-        }
-        let Some(other) = self.rounds.accumulator.filter(|other| *other != id) else {
-            return true;
-        };
-        let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
-        if !self.queue.goes_before(&cx, id, other) {
-            return false;
-        }
-        let failure = Failure::round_preempted();
-        self.abort_round(now, other, None, &failure, After::Backoff);
-        true
-    }
-
-    /// Keeps what was found.
-    pub(super) fn accumulate(
-        &mut self,
-        now: Tick,
-        id: GangId,
-        spec: &GangSpec,
-        profile: &Arc<Profile>,
-        members: Vec<PodId>,
-        decision: &mut Decision,
-    ) {
-        decision.outcome = Outcome::Accumulating { members: self.places(&members) };
-        if !members.is_empty() || self.has_round(id) {
-            self.add_to_round(now, id, spec, profile, members);
-            self.rounds.accumulator = Some(id);
-        }
-    }
-
-    /// What a gang has kept is all it needs now, or will never be.
-    pub(super) fn end_accumulation(&mut self, now: Tick, id: GangId, formed: bool) {
-        if formed {
-            return self.permit_round(now, id);
-        }
-        let failure = Failure::error("members left while the gang waited for more room".into());
-        self.abort_round(now, id, None, &failure, After::Again);
     }
 
     /// Says who is waited for at Permit.
@@ -465,73 +416,5 @@ impl Core {
                 }
             }
         }
-    }
-
-    // ---- half bound ----------------------------------------------------------
-
-    /// Notes since when a part of a gang is bound that was never whole.
-    pub(super) fn note_half_bound(
-        &mut self,
-        now: Tick,
-        id: GangId,
-        gang: &Gang,
-        spec: &GangSpec,
-        standing: &Standing,
-        formed: bool,
-    ) {
-        let half = !formed && !gang.was_formed && standing.bound > 0;
-        match (half, self.rounds.half.get(&id)) {
-            (true, None) => {
-                self.rounds.half.insert(id, now);
-                let at = now.after_secs(spec.timeout_seconds);
-                self.rounds.arm(id, Due::HalfBound, spec.release.then_some(at));
-            }
-            (false, Some(_)) => {
-                self.rounds.half.remove(&id);
-                self.rounds.arm(id, Due::HalfBound, None);
-            }
-            _ => {}
-        }
-    }
-
-    pub(super) fn forget_half_bound(&mut self, id: GangId) {
-        self.rounds.half.remove(&id);
-        self.rounds.arm(id, Due::HalfBound, None);
-    }
-
-    /// The rest of a half-bound gang could not be bound in time: the bound members are
-    /// asked to go, so that they hold nothing.
-    fn release_half_bound(&mut self, now: Tick, id: GangId) {
-        let Some(gang) = self.cluster.gang(id).filter(|g| !g.formed && !g.was_formed) else {
-            return self.forget_half_bound(id);
-        };
-        let release = gang.spec.as_ref().is_some_and(|spec| spec.release);
-        if !release {
-            return;
-        }
-        let members: Vec<PodId> = gang.members.iter().copied().collect();
-        for pod in members {
-            let Some(record) = self.cluster.pod(pod) else { continue };
-            let bound = matches!(record.stage, PodStage::Bound(_) | PodStage::Away(_));
-            if !bound || record.deleting {
-                continue;
-            }
-            let victim = record.key.clone();
-            self.next_attempt += 1;
-            let token = Token(self.next_attempt);
-            self.rounds.releases.insert(token, id);
-            let request = Request::Evict { victim: victim.clone(), how: Removal::Evict };
-            let plugin = super::RELEASE.into();
-            self.effects.push(Effect::Call { token, pod: victim, plugin, request });
-        }
-        // Until they are seen to go.
-        let at = now.after_secs(RELEASE_AGAIN_SECONDS);
-        self.rounds.arm(id, Due::HalfBound, Some(at));
-    }
-
-    /// The server answered such an eviction; true if it was one.
-    pub(super) fn released(&mut self, token: Token, _eviction: &Eviction) -> bool {
-        // What was refused is asked for again by the timer.
-        self.rounds.releases.remove(&token).is_some()
     }
 }
