@@ -307,7 +307,6 @@ impl Core {
             }
         }
         self.gang_timers(now);
-        self.settle_gangs(now);
         self.remind(now);
         self.refusals_end(now);
     }
