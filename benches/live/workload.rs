@@ -29,7 +29,7 @@ pub(crate) enum Workload {
     Spread,
     /// Twenty sets, no two pods of a set on one host.
     AntiAffinity,
-    /// Native gangs of 16.
+    /// Native gangs of 16; members of gangs take the eight GPUs of a node.
     Gangs,
     /// Three native gangs of 1,000.
     BigGangs,
@@ -147,7 +147,7 @@ impl Workload {
             labels.insert(RACK_LABEL.to_owned(), format!("rack-{}", i / RACK));
             let status = node.status.get_or_insert_default();
             for list in [&mut status.capacity, &mut status.allocatable] {
-                if self == Self::Gpu {
+                if self == Self::Gpu || self.is_gang() {
                     list.get_or_insert_default().insert(
                         GPU.to_owned(),
                         k8s_openapi::apimachinery::pkg::api::resource::Quantity("8".to_owned()),
@@ -225,6 +225,7 @@ impl Workload {
             Self::Gangs | Self::BigGangs | Self::GangsRack => {
                 let gang = format!("gang-{}", i / self.gang_size());
                 spec["schedulingGroup"] = json!({"podGroupName": gang});
+                spec["containers"][0]["resources"]["limits"] = json!({GPU: "8"});
             }
         }
         pod

@@ -99,7 +99,7 @@ impl State {
                 continue; // not served
             }
             any = true;
-            if !groups.complete || (api.counts_ended() && !ended.complete) {
+            if !groups.complete || !ended.complete {
                 return false;
             }
         }

@@ -85,13 +85,15 @@ pub enum Kind {
     CoschedulingPodGroup,
     /// Members of Muster's pod groups that have ended.
     EndedMember,
+    /// Members of Kubernetes' pod groups that have ended.
+    EndedNative,
     /// Members of scheduler-plugins' pod groups that have ended.
     EndedCoscheduled,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Node,
         Self::Pod,
         Self::Namespace,
@@ -112,6 +114,7 @@ impl Kind {
         Self::NativePodGroup,
         Self::CoschedulingPodGroup,
         Self::EndedMember,
+        Self::EndedNative,
         Self::EndedCoscheduled,
     ];
     /// How many kinds there are.
@@ -139,7 +142,7 @@ impl Kind {
     /// Whether objects of this kind are members of pod groups that have ended.
     #[must_use]
     pub const fn is_ended(self) -> bool {
-        matches!(self, Self::EndedMember | Self::EndedCoscheduled)
+        matches!(self, Self::EndedMember | Self::EndedNative | Self::EndedCoscheduled)
     }
 
     /// Whether objects of this kind say who may push out whom.

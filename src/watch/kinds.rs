@@ -45,6 +45,11 @@ pub trait Watched: DeserializeOwned + Clone + Debug + Send + Sync + 'static {
         Self::changed(Change::Delete(key))
     }
 
+    /// Whether the core is told of it: not everything can be selected by the server.
+    fn is_wanted(&self) -> bool {
+        true
+    }
+
     /// Tells the controller, if it cares.
     fn note(_: Note<&Self>, _: &Board) {}
 }
@@ -93,7 +98,7 @@ impl Watched for Pod {
 
 /// Members of an API's groups that have ended: [`POD_FIELDS`] leaves them out.
 macro_rules! ended {
-    ($($(#[$doc:meta])* $name:ident, $api:ident, $label:expr;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident, $api:ident, $labels:expr;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Debug, Deserialize)]
         #[serde(transparent)]
@@ -107,7 +112,7 @@ macro_rules! ended {
             const PLURAL: &'static str = "pods";
             const FIELDS: Option<&'static str> =
                 Some("status.phase!=Pending,status.phase!=Running,status.phase!=Unknown");
-            const LABELS: Option<&'static str> = Some($label);
+            const LABELS: Option<&'static str> = $labels;
 
             fn metadata(&self) -> &ObjectMeta {
                 &self.0.metadata
@@ -121,6 +126,10 @@ macro_rules! ended {
                 Input::Ended(Kind::$name, change)
             }
 
+            fn is_wanted(&self) -> bool {
+                Api::of(&self.0).is_some_and(|(api, _)| api == Api::$api)
+            }
+
             fn note(note: Note<&Self>, board: &Board) {
                 board.note_ended(Api::$api, note.map(|member| &member.0));
             }
@@ -130,9 +139,12 @@ macro_rules! ended {
 
 ended! {
     /// A member of a pod group that has ended.
-    EndedMember, Muster, muster::labels::POD_GROUP;
+    EndedMember, Muster, Some(muster::labels::POD_GROUP);
+    /// A member of a pod group of Kubernetes that has ended. Pods cannot be selected by
+    /// their group: where such groups are served, all that has ended is looked at.
+    EndedNative, Native, None;
     /// A member of a pod group of scheduler-plugins that has ended.
-    EndedCoscheduled, Coscheduling, CoschedulingPodGroup::LABEL;
+    EndedCoscheduled, Coscheduling, Some(CoschedulingPodGroup::LABEL);
 }
 
 /// Pod groups, told to the controller as well: type, API group, version, how they are told.

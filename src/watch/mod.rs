@@ -17,7 +17,7 @@ mod stream;
 mod tests;
 
 pub use guard::{Guarded, Outline};
-pub use kinds::{EndedCoscheduled, EndedMember, POD_FIELDS, Watched};
+pub use kinds::{EndedCoscheduled, EndedMember, EndedNative, POD_FIELDS, Watched};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -135,6 +135,7 @@ async fn follow_all(config: &kube::Config, sink: &Sink) {
     kinds.spawn(probe::follow_optional::<NativePodGroup>(client.clone(), sink.clone()));
     kinds.spawn(probe::follow_optional::<CoschedulingPodGroup>(client.clone(), sink.clone()));
     kinds.spawn(follow_ended::<EndedMember>(client.clone(), sink.clone(), Api::Muster));
+    kinds.spawn(follow_ended::<EndedNative>(client.clone(), sink.clone(), Api::Native));
     kinds.spawn(follow_ended::<EndedCoscheduled>(client, sink.clone(), Api::Coscheduling));
     if let Some(Err(ended)) = kinds.join_next().await
         && ended.is_panic()

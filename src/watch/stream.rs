@@ -98,6 +98,7 @@ fn input<T: Watched>(event: Event<Guarded<T>>, sink: &Sink) -> Option<Input> {
         Event::Apply(guarded) | Event::InitApply(guarded) => {
             metrics.watch_event(T::NAME);
             match guarded.object {
+                Ok(object) if !object.is_wanted() => None,
                 Ok(object) => {
                     T::note(Note::Changed(&object), &sink.board);
                     Some(T::changed(Change::Upsert(object)))
@@ -118,6 +119,9 @@ fn input<T: Watched>(event: Event<Guarded<T>>, sink: &Sink) -> Option<Input> {
         Event::Delete(guarded) => {
             metrics.watch_event(T::NAME);
             if let Ok(object) = &guarded.object {
+                if !object.is_wanted() {
+                    return None;
+                }
                 T::note(Note::Gone(object), &sink.board);
             }
             let key = guarded.key();

@@ -220,7 +220,7 @@ async fn pod_groups_and_ended_members_are_told_to_the_core() {
         assert_eq!(seen[2], format!("{kind}s end"));
         assert!(seen[3].starts_with(&format!("ObjectGone({kind}, ")), "{}", seen[3]);
     }
-    let done = pod("done", 3, GOOD);
+    let done = r#"{"metadata":{"name":"done","namespace":"n","uid":"u","resourceVersion":"3","labels":{"muster.dev/pod-group":"g"}}}"#.to_owned();
     let script =
         vec![list(5, std::slice::from_ref(&done)), Answer::Cut(vec![event("DELETED", &done)])];
     let follow = |client, sink| tokio::spawn(stream::follow::<EndedMember>(client, sink));
@@ -231,9 +231,25 @@ async fn pod_groups_and_ended_members_are_told_to_the_core() {
     assert!(asked[0].contains("labelSelector=muster.dev%2Fpod-group"), "{}", asked[0]);
 }
 
+/// Members of native groups have no label to be selected by: all that has ended is
+/// asked for, and only members are told of.
+#[tokio::test(start_paused = true)]
+async fn of_all_pods_that_have_ended_members_of_native_groups_are_told() {
+    let group = r#"{"schedulingGroup":{"podGroupName":"g"}}"#;
+    let (done, other) = (pod("done", 3, group), pod("other", 4, GOOD));
+    let gone = [event("DELETED", &other), event("DELETED", &done)];
+    let script = vec![list(5, &[done, other]), Answer::Cut(gone.into())];
+    let follow = |client, sink| tokio::spawn(stream::follow::<EndedNative>(client, sink));
+    let (seen, asked) = play_with(script, 4, follow).await;
+    assert_eq!((seen[0].as_str(), seen[2].as_str()), ("EndedNatives begin", "EndedNatives end"));
+    assert!(seen[1].starts_with("Ended(EndedNative, Upsert(") && seen[1].contains("done"));
+    assert!(seen[3].starts_with("Ended(EndedNative, Delete(") && seen[3].contains("done"));
+    assert!(!asked[0].contains("labelSelector"), "{}", asked[0]);
+}
+
 /// Nothing is decided before all groups are known; ended members may come later.
 #[test]
 fn all_but_ended_members_are_listed_first() {
     let late: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| !required(*kind)).collect();
-    assert_eq!(late, [Kind::EndedMember, Kind::EndedCoscheduled]);
+    assert_eq!(late, [Kind::EndedMember, Kind::EndedNative, Kind::EndedCoscheduled]);
 }

@@ -91,10 +91,7 @@ impl Audit {
             (in_flight <= of("permit") + asking, "pods left in flight"),
             (bindings == going.len(), "bindings of pods that are gone"),
             ((due..=due + again).contains(&timers), "timers left behind"),
-            (
-                calls == of("prebind") + of("lent") + asks,
-                "outside calls of pods that are not parked",
-            ),
+            (calls == asks, "outside calls of pods that are not parked"),
         ];
         for (_, what) in facts.iter().filter(|(fine, _)| !fine) {
             self.violation("queue", format!("there are {what}: {:?}", core.sizes()));

@@ -59,7 +59,7 @@ pub(super) fn group_of(wire: &k8s::Pod) -> Option<String> {
 const fn api_of(kind: Kind) -> Option<&'static str> {
     match kind {
         Kind::PodGroup | Kind::EndedMember => Some("muster"),
-        Kind::NativePodGroup => Some("native"),
+        Kind::NativePodGroup | Kind::EndedNative => Some("native"),
         Kind::CoschedulingPodGroup | Kind::EndedCoscheduled => Some("coscheduling"),
         _ => None,
     }

@@ -76,10 +76,7 @@ impl Core {
                     Stage::Shown { .. } => "shown",
                 },
                 due: binding.timer,
-                asks: match &binding.stage {
-                    Stage::Permit { .. } => binding.stage.tokens().len(),
-                    _ => 0,
-                },
+                asks: binding.stage.tokens().len(),
             })
         })
     }

@@ -155,8 +155,15 @@ impl Core {
         self.bindings.get(&pod).is_some_and(|b| matches!(b.stage, Stage::Permit { .. }))
     }
 
-    fn permit_ended(&mut self, now: Tick, since: Tick, status: &'static str) {
+    pub(super) fn permit_ended(&mut self, now: Tick, since: Tick, status: &'static str) {
         self.observations.push(Observation::PermitWait { status, micros: now.0 - since.0 });
+    }
+
+    /// A wait ended badly; a gang counts the waits of all members when it gives up.
+    fn permit_failed(&mut self, now: Tick, pod: PodId, since: Tick) {
+        if self.round_of(pod).is_none() {
+            self.permit_ended(now, since, "Unschedulable");
+        }
     }
 
     /// An outside decision on a pod that waits at Permit.
@@ -257,7 +264,7 @@ impl Core {
             }
             Held::Reject(status) => {
                 let error = running("Permit", &binding.profile, position, &status);
-                self.permit_ended(now, since, "Unschedulable");
+                self.permit_failed(now, pod, since);
                 self.fail_binding(now, pod, Failure::of(position, &status, error));
             }
             Held::Allow => {
@@ -293,7 +300,7 @@ impl Core {
             .collect();
         waiting.sort_unstable();
         for (pod, since) in waiting {
-            self.permit_ended(now, since, "Unschedulable");
+            self.permit_failed(now, pod, since);
             self.fail_binding(now, pod, Failure::node_gone(name));
         }
     }
@@ -320,7 +327,7 @@ impl Core {
         if let Some(why) = &wait.why {
             reason = format!("{reason}: {why}");
         }
-        self.permit_ended(now, since, "Unschedulable");
+        self.permit_failed(now, pod, since);
         let status = Status::unschedulable(reason);
         self.fail_binding(now, pod, Failure::one_node(plugin, &status).by_timeout());
     }

@@ -324,10 +324,13 @@ impl Core {
         let members = self.drop_round(id).unwrap_or_default();
         let mut left: Vec<Left> = Vec::new();
         for pod in members.iter().rev() {
-            let Some(begun) = self.bindings.get(pod).filter(|b| b.round == Some(id)) else {
+            let Some(binding) = self.bindings.get(pod).filter(|b| b.round == Some(id)) else {
                 continue;
             };
-            let begun = begun.begun;
+            let begun = binding.begun;
+            if let Stage::Permit { since, .. } = binding.stage {
+                self.permit_ended(now, since, "Unschedulable");
+            }
             self.attempt_ended(now, begun, &profile, failure.result());
             if bug!(self.bugs, GangRoomLeaked) && Some(pod) == members.first() {
                 continue;

@@ -51,18 +51,12 @@ impl Api {
         named.into_iter().find_map(|(api, name)| Some((api, name.filter(|n| !n.is_empty())?)))
     }
 
-    /// Whether members that have ended are known.
-    #[must_use]
-    pub const fn counts_ended(self) -> bool {
-        !matches!(self, Self::Native)
-    }
-
     /// The API that groups of a kind, or members of them, belong to.
     #[must_use]
     pub const fn of_kind(kind: Kind) -> Option<Self> {
         match kind {
             Kind::PodGroup | Kind::EndedMember => Some(Self::Muster),
-            Kind::NativePodGroup => Some(Self::Native),
+            Kind::NativePodGroup | Kind::EndedNative => Some(Self::Native),
             Kind::CoschedulingPodGroup | Kind::EndedCoscheduled => Some(Self::Coscheduling),
             _ => None,
         }

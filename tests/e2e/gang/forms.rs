@@ -5,7 +5,7 @@ use http::Method;
 use muster_control_plane::{ControlPlane, create_objects};
 use serde_json::{Value, json};
 
-use super::{LABEL, delete, end, is_bound, scheduled};
+use super::{LABEL, PODS, delete, end, is_bound, patch, scheduled};
 use crate::pod_group::{ask, install};
 use crate::support::{Cluster, SOON, eventually};
 
@@ -97,7 +97,7 @@ async fn equal_manifests_have_equal_results() -> Result<()> {
 
 /// What became of every pod, and of what its group says of being scheduled.
 async fn play(cluster: &Cluster, form: Form) -> Result<Vec<String>> {
-    let pods = "/api/v1/namespaces/default/pods";
+    let pods = PODS;
     for (name, min, members, cpu, fate) in GANGS {
         let groups = form.groups();
         let made = ask(&cluster.admin, Method::POST, &groups, &form.group(name, min)).await;
@@ -106,6 +106,7 @@ async fn play(cluster: &Cluster, form: Form) -> Result<Vec<String>> {
         // One after the other: what is left for the next is the same each time.
         settled(cluster, name, fate).await?;
     }
+    replaced(cluster, form).await.context("replaced")?;
     let mut results = Vec::new();
     for pod in cluster.list::<Value>(pods).await? {
         let name = pod["metadata"]["name"].as_str().unwrap_or_default();
@@ -125,6 +126,24 @@ async fn play(cluster: &Cluster, form: Form) -> Result<Vec<String>> {
     eventually("tidied", SOON, || async { Ok(cluster.list::<Value>(pods).await?.is_empty()) })
         .await?;
     Ok(results)
+}
+
+/// A member that has ended well counts: beside it one replacement is enough.
+async fn replaced(cluster: &Cluster, form: Form) -> Result<()> {
+    const NAME: &str = "replaced";
+    let made = ask(&cluster.admin, Method::POST, &form.groups(), &form.group(NAME, 2)).await;
+    made.map_err(anyhow::Error::msg)?;
+    create_objects(&cluster.admin, PODS, "pods", 2, |i| form.pod(NAME, i, "100m")).await?;
+    settled(cluster, NAME, "bound").await?;
+    let ended = json!({"status": {"phase": "Succeeded"}});
+    patch(cluster, &format!("{PODS}/{NAME}-0/status"), &ended).await?;
+    delete(cluster, &format!("{PODS}/{NAME}-1")).await?;
+    create_objects(&cluster.admin, PODS, "pods", 1, |_| form.pod(NAME, 2, "100m")).await?;
+    settled(cluster, NAME, "bound").await?;
+    for i in 0..3 {
+        delete(cluster, &format!("{PODS}/{NAME}-{i}")).await?;
+    }
+    delete(cluster, &format!("{}/{NAME}", form.groups())).await
 }
 
 async fn settled(cluster: &Cluster, gang: &str, fate: &str) -> Result<()> {

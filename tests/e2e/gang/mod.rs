@@ -8,10 +8,12 @@ mod crash;
 mod first;
 mod forms;
 mod jobs;
+mod lifecycle;
 mod nodes;
 mod permit;
 mod record;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -100,6 +102,13 @@ async fn reads(cluster: &Cluster, name: &str, expected: &str) -> Result<PodGroup
 /// Pods of a group, as they are.
 async fn members(cluster: &Cluster, group: &str) -> Result<Vec<Value>> {
     cluster.list(&format!("{PODS}?labelSelector={LABEL}%3D{group}")).await
+}
+
+/// Where the members of a gang are expected.
+async fn planned(cluster: &Cluster, gang: &str) -> Result<BTreeSet<String>> {
+    let pods = members(cluster, gang).await?;
+    let node = |pod: &Value| pod["status"]["nominatedNodeName"].as_str().map(str::to_owned);
+    Ok(pods.iter().filter_map(node).collect())
 }
 
 /// The condition PodScheduled, `Reason: message`.

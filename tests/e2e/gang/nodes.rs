@@ -1,15 +1,14 @@
 //! Nodes are lost under gangs that wait, and under gangs that run.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use muster_control_plane::{ControlPlane, create_nodes, create_pods, node};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::permit::{config, decide, gang};
 use super::record::Record;
-use super::{GROUPS, PODS, all_say, delete, end, make, member, members, patch, reads};
+use super::{GROUPS, PODS, all_say, delete, end, make, member, patch, planned, reads};
 use crate::pod_group::install;
 use crate::support::{Cluster, SOON, eventually};
 
@@ -36,13 +35,6 @@ async fn gangs_survive_lost_nodes() -> Result<()> {
     };
     played.await.with_context(|| muster.log_tail(6_000))?;
     end(&muster)
-}
-
-/// Where the members of a gang are expected.
-async fn planned(cluster: &Cluster, gang: &str) -> Result<BTreeSet<String>> {
-    let pods = members(cluster, gang).await?;
-    let node = |pod: &Value| pod["status"]["nominatedNodeName"].as_str().map(str::to_owned);
-    Ok(pods.iter().filter_map(node).collect())
 }
 
 /// A gang that waits for an approval has room on three of four nodes; one of them is

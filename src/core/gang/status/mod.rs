@@ -305,8 +305,12 @@ impl Making<'_> {
         let (spec, tally) = (self.facts.spec, self.tally);
         let kind = condition::DEGRADED;
         if self.progress.ended.is_none() {
-            if !tally.lost.is_empty() {
-                return finding(kind, true, reason::NODE_LOST, &words::lost(&tally.lost));
+            // One that is being deleted is missed only while nobody has taken its place.
+            let missed =
+                |(member, _): &&(&Member, Lost)| self.progress.broken || !member.terminating;
+            let lost: Vec<_> = tally.lost.iter().filter(missed).copied().collect();
+            if !lost.is_empty() {
+                return finding(kind, true, reason::NODE_LOST, &words::lost(&lost));
             }
             if self.progress.broken {
                 // Its pods are gone by now; the node is still the cause.

@@ -48,6 +48,27 @@ fn a_lost_node_is_named_until_the_gang_is_whole_again() {
 }
 
 #[test]
+fn who_is_stuck_on_a_lost_node_is_missed_until_it_is_replaced() {
+    let mut gang = Gang::of(2);
+    gang.step(0, "a running n1, b running n2", "Running/Running 2/2 +Scheduled+Started")
+        .step(
+            10,
+            "a running n1, b ~running x2, c pending",
+            "Degraded/NodeLost 1/2 +Degraded | node x2 is not ready: lost b",
+        )
+        .step(
+            20,
+            "a running n1, b ~running x2, c starting n3",
+            "Scheduled/Starting 1/2 +Scheduled | 1 of 2 members run",
+        )
+        .step(
+            30,
+            "a running n1, b ~running x2, c running n3",
+            "Running/Running 2/2 +Scheduled+Started",
+        );
+}
+
+#[test]
 fn a_gang_above_its_minimum_runs_on_and_says_what_it_lost() {
     let mut gang = Gang::of(1);
     gang.step(0, "a running n1, b running n2", "Running/Running 2/1 +Scheduled+Started")
