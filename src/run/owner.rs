@@ -25,7 +25,6 @@ use crate::controller::Board;
 use crate::elect::Leadership;
 use crate::extend::Extenders;
 use crate::metrics::Metrics;
-use crate::watch;
 use crate::write::Writer;
 
 /// Messages that may wait for the owner; a batch of a watch is one.
@@ -230,8 +229,7 @@ impl Owner {
             && !self.lists.contains(&kind)
         {
             self.lists.push(kind);
-            let listed = |kind: &Kind| !watch::required(*kind) || self.lists.contains(kind);
-            if self.listed_at.is_none() && Kind::ALL.iter().all(listed) {
+            if self.listed_at.is_none() && Kind::ALL.iter().all(|k| self.lists.contains(k)) {
                 self.listed.all.store(true, Ordering::Release);
                 self.listed_at = Some(Instant::now());
                 info!("caches are filled");

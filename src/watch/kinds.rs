@@ -34,6 +34,8 @@ pub trait Watched: DeserializeOwned + Clone + Debug + Send + Sync + 'static {
     const FIELDS: Option<&'static str>;
     /// Label selector, or nothing.
     const LABELS: Option<&'static str> = None;
+    /// The kind of members that have ended, of a kind that has members.
+    const ENDED: Option<Kind> = None;
 
     /// Metadata.
     fn metadata(&self) -> &ObjectMeta;
@@ -147,9 +149,10 @@ ended! {
     EndedCoscheduled, Coscheduling, Some(CoschedulingPodGroup::LABEL);
 }
 
-/// Pod groups, told to the controller as well: type, API group, version, how they are told.
+/// Pod groups, told to the controller as well: type, API group, version, how they are told,
+/// and the kind of their members that have ended.
 macro_rules! noted {
-    ($($kind:ident, $group:expr, $version:expr, $note:ident;)*) => {$(
+    ($($kind:ident, $group:expr, $version:expr, $note:ident, $ended:ident;)*) => {$(
         impl Watched for $kind {
             const KIND: Kind = Kind::$kind;
             const NAME: &'static str = stringify!($kind);
@@ -157,6 +160,7 @@ macro_rules! noted {
             const VERSION: &'static str = $version;
             const PLURAL: &'static str = "podgroups";
             const FIELDS: Option<&'static str> = None;
+            const ENDED: Option<Kind> = Some(Kind::$ended);
 
             fn metadata(&self) -> &ObjectMeta {
                 &self.metadata
@@ -177,9 +181,9 @@ macro_rules! noted {
 }
 
 noted! {
-    PodGroup, muster::GROUP, muster::VERSION, note_group;
-    NativePodGroup, "scheduling.k8s.io", "v1beta1", note_native;
-    CoschedulingPodGroup, "scheduling.x-k8s.io", "v1alpha1", note_coscheduling;
+    PodGroup, muster::GROUP, muster::VERSION, note_group, EndedMember;
+    NativePodGroup, "scheduling.k8s.io", "v1beta1", note_native, EndedNative;
+    CoschedulingPodGroup, "scheduling.x-k8s.io", "v1alpha1", note_coscheduling, EndedCoscheduled;
 }
 
 /// A kind that the core keeps as it is: type, group, resource.

@@ -45,15 +45,6 @@ pub const PAGE: u32 = 500;
 /// How long changes may gather before they are read.
 pub const REST: Duration = Duration::from_millis(4);
 
-/// Whether a kind must be listed before anything is scheduled. Nearly all: a pod
-/// judged without its claims would be told that they do not exist, and a member
-/// without its group would wait for it. An API that is not served counts as an empty
-/// list. Members that have ended may come later: fewer of them count, which is the
-/// safe side, and their watch begins only when pod groups are served.
-pub(crate) fn required(kind: Kind) -> bool {
-    !kind.is_ended()
-}
-
 /// Where a watch puts what it finds.
 #[derive(Clone)]
 struct Sink {
@@ -144,7 +135,8 @@ async fn follow_all(config: &kube::Config, sink: &Sink) {
     }
 }
 
-/// Members that have ended matter only where there are pod groups.
+/// Members that have ended matter only where there are pod groups; the probe of these
+/// tells that there are none.
 async fn follow_ended<T: Watched>(client: kube::Client, sink: Sink, api: Api) {
     sink.board.served(api).await;
     stream::follow::<T>(client, sink).await;

@@ -18,8 +18,11 @@ const TRIES: u32 = 5;
 /// Pause between such probes.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// As [`stream::follow`], once the API is there. Until then the kind counts as
-/// listed and empty, so that nothing waits for it.
+/// As [`stream::follow`], once the API is there. Until then the kind, and members of it
+/// that have ended, count as listed and empty, so that nothing waits for them: nothing is
+/// decided before every kind is listed. A pod judged without its claims would be told
+/// that they do not exist, and what is left of a gang without its ended members would be
+/// passed by others.
 pub(super) async fn follow_optional<T: Watched>(client: kube::Client, sink: Sink) {
     let api = Api::<Guarded<T>>::all(client.clone());
     let (mut told, mut failures) = (false, 0);
@@ -54,7 +57,9 @@ pub(super) async fn follow_optional<T: Watched>(client: kube::Client, sink: Sink
         };
         if !told {
             told = true;
-            let empty = vec![Input::RelistStarted(T::KIND), Input::RelistDone(T::KIND)];
+            let kinds = [Some(T::KIND), T::ENDED].into_iter().flatten();
+            let empty = kinds.flat_map(|k| [Input::RelistStarted(k), Input::RelistDone(k)]);
+            let empty = empty.collect();
             if sink.inputs.send(Message::Inputs(empty)).await.is_err() {
                 return;
             }

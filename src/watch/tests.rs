@@ -247,9 +247,12 @@ async fn of_all_pods_that_have_ended_members_of_native_groups_are_told() {
     assert!(!asked[0].contains("labelSelector"), "{}", asked[0]);
 }
 
-/// Nothing is decided before all groups are known; ended members may come later.
-#[test]
-fn all_but_ended_members_are_listed_first() {
-    let late: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| !required(*kind)).collect();
-    assert_eq!(late, [Kind::EndedMember, Kind::EndedNative, Kind::EndedCoscheduled]);
+/// Nothing is decided before every kind is listed: where groups are not served, members
+/// of them that have ended are none either.
+#[tokio::test(start_paused = true)]
+async fn groups_that_are_not_served_have_no_members_that_ended() {
+    let follow = |client, sink| tokio::spawn(probe::follow_optional::<PodGroup>(client, sink));
+    let (seen, _) = play_with(vec![Answer::Text(404, status(404))], 4, follow).await;
+    let empty = ["PodGroups begin", "PodGroups end", "EndedMembers begin", "EndedMembers end"];
+    assert_eq!(seen, empty);
 }

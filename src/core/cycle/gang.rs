@@ -169,8 +169,9 @@ impl Core {
         let members = || self.queue.gathered(id).filter_map(|pod| self.cluster.pod(pod));
         let priority = spec.priority.or_else(|| class.map(|class| class.value));
         let priority = priority.or_else(|| members().map(|p| p.priority).max()).unwrap_or(0);
-        // Whoever has lost members is whole again before others begin.
-        let urgent = standing.bound > 0;
+        // Whoever has begun, or lost members, is whole before others begin; members that
+        // have ended well are a beginning too.
+        let urgent = standing.settled.all > 0;
         Rank { urgent, priority, created: spec.created }
     }
 
