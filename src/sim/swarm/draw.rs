@@ -71,11 +71,16 @@ pub fn draw(seed: u64) -> Scenario {
     let ranked = draw.chance(35) || focus.room;
     let mut workloads = pods::draw(&mut draw, span, ranked);
     focus.crowd(&mut special, &mut workloads);
+    focus.strand(&mut special, &mut workloads);
     let classes = draw_classes(&mut draw, &mut workloads);
     let mut scheduler = draw_scheduler(&mut draw);
     let mut events = draw_events(&mut draw, &nodes, &workloads, span);
-    let budgets = draw_budgets(&mut draw, &workloads, ranked);
-    let faults = draw_faults(&mut draw, scheduler.replicas, span);
+    let mut budgets = draw_budgets(&mut draw, &workloads, ranked);
+    if budgets.is_empty() && focus.room {
+        budgets = draw_budgets(&mut special, &workloads, ranked);
+    }
+    let mut faults = draw_faults(&mut draw, scheduler.replicas, span);
+    focus.spend(&mut special, &mut faults);
     scheduler.allow_budget_violations = !budgets.is_empty() && draw.chance(15);
     // By chances of its own: what a seed meant before there were reloads it still means.
     let mut reloads = Draw(Rng::new(seed).split("reloads", 0));

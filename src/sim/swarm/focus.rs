@@ -9,7 +9,8 @@ use std::sync::Arc;
 use muster_api::k8s::Quantity;
 
 use super::draw::Draw;
-use crate::scenario::{NodeGroup, Shape, Workload};
+use crate::scenario::{Fault, FaultPlan, NodeGroup, Shape, Workload};
+use crate::time::SECOND;
 
 /// Worlds that are about nothing in particular, in a hundred.
 const NOTHING: i64 = 40;
@@ -59,25 +60,42 @@ impl Focus {
         }
     }
 
-    /// The first workloads are small and stay, those after them are large.
+    /// The first workloads are small, stay and come first; those after them are large.
     pub(super) fn crowd(self, draw: &mut Draw, workloads: &mut [Workload]) {
         if !self.room {
             return;
         }
         let small = workloads.len().div_ceil(2);
         for (index, workload) in workloads.iter_mut().enumerate() {
+            let first = index < small;
             let spec = &mut Arc::make_mut(&mut workload.template).spec;
             spec.node_selector.clear();
-            let millis = if index < small { draw.pick(1, 3) * 250 } else { draw.pick(2, 6) * 500 };
+            let millis = if first { draw.pick(1, 3) * 250 } else { draw.pick(3, 7) * 500 };
             let requests = &mut spec.containers[0].resources.requests;
             requests.clear();
             requests.insert("cpu".to_owned(), Quantity::from_millis(millis));
-            if index < small
-                && let Shape::Pods { replicas } = &mut workload.shape
-            {
-                *replicas = draw.small(2, 8);
+            if !first {
+                workload.at = workload.at.max(draw.time(10 * SECOND, 40 * SECOND));
+            } else if draw.chance(70) {
+                workload.shape = Shape::Pods { replicas: draw.small(3, 8) };
                 (workload.at, workload.runtime) = (0, None);
             }
+        }
+    }
+
+    /// Some pods fit only while a profile does without its plugin for affinity.
+    pub(super) fn strand(self, draw: &mut Draw, workloads: &mut [Workload]) {
+        for workload in workloads.iter_mut().filter(|_| self.reloads && draw.chance(40)) {
+            let spec = &mut Arc::make_mut(&mut workload.template).spec;
+            spec.node_selector.insert("half".to_owned(), "nowhere".to_owned());
+        }
+    }
+
+    /// Budgets are spent by others now and then, just when somebody asks.
+    pub(super) fn spend(self, draw: &mut Draw, plan: &mut FaultPlan) {
+        if self.room && plan.until > 0 && draw.chance(60) {
+            let rate = u16::try_from(draw.pick(100, 400)).unwrap_or(100);
+            plan.per_mille[Fault::BudgetSpent as usize] = rate;
         }
     }
 }

@@ -14,13 +14,18 @@ use super::number;
 const WITHIN: u64 = 200;
 const PLUGINS: [&str; 2] = ["First", "Second"];
 
-/// A world with test plugins that reserve, wait, park and refuse, and perhaps a
-/// mistake in every core.
+/// A world with test plugins that reserve, wait, park and refuse, and perhaps a mistake in
+/// every core. In every third the plugins are absent: nothing but an event brings back
+/// whoever waits there.
 fn tweak(seed: u64, bug: Option<Bug>) -> Tweak {
     let log = PointLog::default();
     let calls = Some(Arc::clone(&log));
     let config = move |config: &mut muster_core::Config| {
         config.bug = bug;
+        if seed % 3 == 2 {
+            config.max_in_unschedulable_secs = 3600;
+            return;
+        }
         // What a test plugin refused no event brings back.
         config.max_in_unschedulable_secs = config.max_in_unschedulable_secs.min(30);
         // Only reloads bring such a backoff: versions differ in their plugins then.
