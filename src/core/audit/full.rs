@@ -39,6 +39,7 @@ impl Audit {
             self.world.edit(&key(binding.pod), |pod| pod.held = held);
         }
         self.requeued(&waiting);
+        self.rounds_are_whole();
         self.held();
         let pods = &self.world.pods;
         let waits: BTreeSet<&str> =

@@ -37,6 +37,8 @@ pub(super) struct Groups {
     succeeded: BTreeMap<String, BTreeMap<String, Ended>>,
     /// PreBind work on its way: whose.
     pre_binds: BTreeMap<Token, String>,
+    /// Names and UIDs of members that wait to be bound together, by group.
+    rounds: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 fn count(number: i32) -> usize {
@@ -199,9 +201,13 @@ fn has_room(pod: &Pod) -> bool {
     !matches!(pod.place, Place::Pending)
 }
 
+fn waits_for_others(pod: &Pod) -> bool {
+    pod.stage() == Some(Stage::Gathered)
+}
+
 /// Has room, and waits for nobody.
 fn is_through(pod: &Pod) -> bool {
-    has_room(pod) && !matches!(pod.stage(), Some(Stage::Gathered))
+    has_room(pod) && !waits_for_others(pod)
 }
 
 impl Audit {
@@ -254,7 +260,28 @@ impl Audit {
         }
         for group in groups {
             self.quorum(&group, "was given room", has_room);
+            let round = self.world.members(&group, waits_for_others);
+            let round = round.map(|(name, pod)| (name.to_owned(), pod.uid.clone())).collect();
+            self.groups.rounds.insert(group, round);
         }
+    }
+
+    /// Whoever waits to be bound waits for members that are still there.
+    pub(super) fn rounds_are_whole(&mut self) {
+        let mut wrong = Vec::new();
+        let pods = &self.world.pods;
+        self.groups.rounds.retain(|group, round| {
+            let is = |(name, uid): (&String, &String), what: fn(&Pod) -> bool| {
+                pods.get(name).is_some_and(|pod| pod.uid == *uid && what(pod))
+            };
+            if !round.iter().any(|member| is(member, waits_for_others)) {
+                return false;
+            }
+            let lost = round.iter().find(|member| !is(*member, has_room));
+            wrong.extend(lost.map(|(lost, _)| format!("{group} waits for {lost}, which is gone")));
+            lost.is_none()
+        });
+        wrong.into_iter().for_each(|what| self.violation("S2", what));
     }
 
     fn quorum(&mut self, group: &str, what: &str, counts: impl Fn(&Pod) -> bool) {
@@ -305,9 +332,8 @@ impl Audit {
 
     /// A gang gave back the room of all members that waited for each other.
     pub(super) fn gang_gave_up(&mut self, group: &str) {
-        let waits = |pod: &Pod| pod.stage() == Some(Stage::Gathered);
         let names: Vec<String> =
-            self.world.members(group, waits).map(|(name, _)| name.to_owned()).collect();
+            self.world.members(group, waits_for_others).map(|(name, _)| name.to_owned()).collect();
         for name in names {
             self.groups.pre_binds.retain(|_, pod| *pod != name);
             self.world.take_off(&name);

@@ -59,6 +59,17 @@ impl Cluster {
         true
     }
 
+    /// A pod asks for something else: what is known of the node that it is expected on
+    /// counts what it asked for before. False if it is expected nowhere.
+    pub(crate) fn expected_changed(&mut self, pod: PodId) -> bool {
+        let waiting = self.pod(pod).filter(|p| p.stage == PodStage::Pending);
+        let Some(name) = waiting.and_then(|p| p.nominated.clone()) else {
+            return false;
+        };
+        self.journal.extend(self.index.node(&name));
+        true
+    }
+
     /// A pod takes a place, or has none any more: it is expected somewhere only
     /// while it waits.
     pub(super) fn expect(&mut self, pod: PodId, waits: bool) {

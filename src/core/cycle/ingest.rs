@@ -401,6 +401,10 @@ impl Core {
                 self.queue.remove(id);
                 self.stop_asking(id);
                 self.drop_plan(now, id);
+                let expected = self.cluster.pod(id).and_then(|p| p.nominated.as_deref());
+                if expected.is_some_and(|node| *node != *wire.spec.node_name) {
+                    self.expected_room_freed(now, id);
+                }
                 self.set_bound(now, id, wire);
             }
             PodStage::Assumed(_) if !assigned => {
@@ -456,7 +460,9 @@ impl Core {
         let ungated = gated_before && wire.spec.scheduling_gates.is_empty();
         let event = own_event(&before, &compiled, ungated, changed);
         if compiled != *before {
+            let left = self.cluster.kind_of(id).filter(|_| shrank(&before, &compiled));
             self.swap_shape(id, compiled);
+            self.asks_otherwise(now, id, left);
         }
         let leaves = self.cluster.pod(id).is_some_and(|p| p.deleting);
         // Nobody goes for a pod that goes itself.

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use super::Core;
+use super::binding::Left;
 use super::trial::Trial;
 use crate::cluster::NodeId;
 use crate::framework::Profile;
@@ -61,6 +62,17 @@ impl Core {
     pub(super) fn expected_room_freed(&mut self, now: Tick, pod: PodId) {
         let priority = self.cluster.pod(pod).map(|p| p.priority);
         if let Some(left) = self.cluster.kind_of(pod) {
+            self.room_freed(now, left, Reach { cause: Some(pod), priority });
+        }
+    }
+
+    /// A waiting pod asks for something else. Where it is expected, others may find room
+    /// now if it asked for more before, as `left` says.
+    pub(super) fn asks_otherwise(&mut self, now: Tick, pod: PodId, left: Option<Left>) {
+        let priority = self.cluster.pod(pod).map(|p| p.priority);
+        if self.cluster.expected_changed(pod)
+            && let Some(left) = left
+        {
             self.room_freed(now, left, Reach { cause: Some(pod), priority });
         }
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use muster_api::k8s::{PriorityClass, Quantity, ResourceList, Taint};
 
+use super::focus::Focus;
 use super::{gangs, pods};
 use crate::model::budget::{Amount, Budget};
 use crate::rng::Rng;
@@ -62,21 +63,35 @@ const OPTIONAL: [&str; 7] = [
 pub fn draw(seed: u64) -> Scenario {
     let rng = Rng::new(seed).split("swarm", 0);
     let mut draw = Draw(rng);
+    let mut special = Draw(Rng::new(seed).split("focus", 0));
+    let focus = Focus::draw(&mut special);
     let span = draw.time(20 * SECOND, 100 * SECOND);
-    let nodes = draw_nodes(&mut draw);
-    let ranked = draw.chance(35);
+    let mut nodes = draw_nodes(&mut draw);
+    focus.tighten(&mut special, &mut nodes);
+    let ranked = draw.chance(35) || focus.room;
     let mut workloads = pods::draw(&mut draw, span, ranked);
+    focus.crowd(&mut special, &mut workloads);
+    focus.strand(&mut special, &mut workloads);
     let classes = draw_classes(&mut draw, &mut workloads);
     let mut scheduler = draw_scheduler(&mut draw);
     let mut events = draw_events(&mut draw, &nodes, &workloads, span);
-    let budgets = draw_budgets(&mut draw, &workloads, ranked);
-    let faults = draw_faults(&mut draw, scheduler.replicas, span);
+    let mut budgets = draw_budgets(&mut draw, &workloads, ranked);
+    if budgets.is_empty() && focus.room {
+        budgets = draw_budgets(&mut special, &workloads, ranked);
+    }
+    let mut faults = draw_faults(&mut draw, scheduler.replicas, span);
+    focus.spend(&mut special, &mut faults);
     scheduler.allow_budget_violations = !budgets.is_empty() && draw.chance(15);
     // By chances of its own: what a seed meant before there were reloads it still means.
-    events.extend(draw_reloads(&mut Draw(Rng::new(seed).split("reloads", 0)), span));
+    let mut reloads = Draw(Rng::new(seed).split("reloads", 0));
+    if reloads.chance(20) || focus.reloads {
+        events.extend(draw_reloads(&mut reloads, span));
+    }
     // By chances of their own, as reloads.
     let mut chances = Draw(Rng::new(seed).split("gangs", 0));
-    gangs::draw(&mut chances, span, &mut workloads, &mut events);
+    if chances.chance(gangs::WORLDS) || focus.gangs {
+        gangs::draw(&mut chances, span, focus.gangs, &mut workloads, &mut events);
+    }
     // A scheduler that is blind to taints puts pods back on a node that is not ready, from
     // where they are driven again, for as long as it stays so.
     let blind = |without: &[String]| without.iter().any(|plugin| plugin == "TaintToleration");
@@ -167,11 +182,8 @@ fn draw_scheduler(draw: &mut Draw) -> SchedulerSpec {
     spec
 }
 
-/// Now and then the configuration changes while schedulers run, mostly more than once.
+/// The configuration changes while schedulers run, mostly more than once.
 fn draw_reloads(draw: &mut Draw, span: Micros) -> Vec<ClusterEvent> {
-    if !draw.chance(20) {
-        return Vec::new();
-    }
     let count = draw.pick(1, 6);
     let reload = |_| {
         let initial = draw.pick(1, 3);

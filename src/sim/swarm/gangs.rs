@@ -15,18 +15,17 @@ use crate::scenario::{Action, ClusterEvent, GroupSpec, Runtime, Shape, Workload}
 use crate::time::{MILLISECOND, Micros, SECOND};
 
 /// Worlds with gangs, in a hundred.
-const WORLDS: i64 = 30;
+pub(super) const WORLDS: i64 = 30;
 
-/// Makes gangs of some workloads, adds some that contend, and troubles them.
+/// Makes gangs of some workloads, adds some that contend, and troubles them; `much` more
+/// than usual.
 pub(super) fn draw(
     draw: &mut Draw,
     span: Micros,
+    much: bool,
     workloads: &mut Vec<Workload>,
     events: &mut Vec<ClusterEvent>,
 ) {
-    if !draw.chance(WORLDS) {
-        return;
-    }
     let mut gangs: Vec<usize> = Vec::new();
     for (index, workload) in workloads.iter_mut().enumerate() {
         if draw.chance(45) {
@@ -44,6 +43,33 @@ pub(super) fn draw(
             roles(draw, index, workloads);
         }
         trouble(draw, span, &workloads[index], events);
+        if much {
+            linger(draw, &mut workloads[index]);
+            losses(draw, &workloads[index], events);
+        }
+    }
+}
+
+/// Members go slowly, and some are beyond the minimum.
+fn linger(draw: &mut Draw, workload: &mut Workload) {
+    if draw.chance(60) {
+        let spec = &mut Arc::make_mut(&mut workload.template).spec;
+        spec.termination_grace_period_seconds = Some(30);
+    }
+    let size = workload.pod_count();
+    let plain = workload.pod_group.as_mut().filter(|group| group.spec.roles.is_empty());
+    if let Some(group) = plain.filter(|_| draw.chance(30)) {
+        group.spec.min_member = i32::try_from(size.saturating_sub(1).max(1)).ok();
+    }
+}
+
+/// Members are deleted while their gang is on its way, and soon after.
+fn losses(draw: &mut Draw, workload: &Workload, events: &mut Vec<ClusterEvent>) {
+    let Workload { namespace, name, at, .. } = workload;
+    for _ in 0..draw.pick(0, 4) {
+        let pod = format!("{namespace}/{name}-{}", draw.pick(0, 5));
+        let at = at + draw.time(MILLISECOND, 20 * SECOND);
+        events.push(ClusterEvent { at, action: Action::Delete(pod) });
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod brain;
 mod draw;
+mod focus;
 mod gangs;
 mod pods;
 mod shrink;

@@ -12,6 +12,11 @@ mod swarm;
 use muster_sim::report::{Summary, to_json, to_text};
 use muster_sim::{Options, Outcome, Scenario};
 
+/// A number that whoever runs a test may choose.
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default)
+}
+
 /// A file of `examples/simulate`, as a user names it.
 fn example(name: &str) -> (String, Scenario) {
     let path = format!("{}/../../examples/simulate/{name}.yaml", env!("CARGO_MANIFEST_DIR"));

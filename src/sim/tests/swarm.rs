@@ -9,9 +9,7 @@ use muster_sim::Scenario;
 use muster_sim::faults::Counts;
 use muster_sim::swarm::{SeedReport, Tweak, draw, replay_line, run_scenario, run_seed, shrink};
 
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default)
-}
+use super::number;
 
 /// Runs seeds on two threads; reports in order of seed.
 fn run_all(seeds: std::ops::Range<u64>, threads: usize) -> Vec<SeedReport> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use muster_api::k8s;
 
 use super::gangs::Gangs;
+use super::mix::{Act, Mix};
 use super::reloads::Reloads;
 use crate::audit::{Audit, Audited, PointLog, Violation, Witness};
 use crate::framework::Profile;
@@ -19,6 +20,8 @@ use crate::{Backoff, Config, Core};
 const STEPS: usize = 700;
 const NODES: u64 = 5;
 const PODS: u64 = 24;
+/// Ways in which a pod may change.
+pub(super) const CHANGES: u64 = 7;
 
 pub(super) struct Rng(u64);
 
@@ -75,6 +78,7 @@ pub(super) struct Driver {
     scheduled: usize,
     pub(super) reloads: Reloads,
     pub(super) gangs: Gangs,
+    mix: Mix,
 }
 
 /// Runs a random history and says what was wrong, and how many binds there were.
@@ -116,6 +120,7 @@ pub(super) fn run(seed: u64, change: impl FnOnce(&mut Config)) -> (Vec<Violation
         scheduled: 0,
         reloads,
         gangs: Gangs::new(seed),
+        mix: Mix::new(seed),
     };
     for i in 0..3 {
         driver.upsert_node(&format!("n{i}"));
@@ -142,26 +147,26 @@ impl Driver {
     fn step(&mut self) {
         let (pod, node) =
             (format!("p{}", self.rng.below(PODS)), format!("n{}", self.rng.below(NODES)));
-        match self.rng.below(30) {
-            0..=3 => self.create_pod(&pod),
-            4 => self.delete_pod(&pod),
-            5 | 6 => self.update_pod(&pod),
-            7 => self.upsert_node(&node),
-            8 if self.rng.one_in(3) => self.delete_node(&node),
-            9..=14 => self.deliver(3),
-            15..=17 => self.answer(),
-            18 => self.reply(),
-            19 => self.permit(),
-            20 | 21 => self.sleep(),
-            22 if self.rng.one_in(6) => self.relist(),
-            23 => {
+        match self.mix.act(&mut self.rng) {
+            Act::CreatePod => self.create_pod(&pod),
+            Act::DeletePod => self.delete_pod(&pod),
+            Act::UpdatePod => self.update_pod(&pod),
+            Act::UpsertNode => self.upsert_node(&node),
+            Act::DeleteNode => self.delete_node(&node),
+            Act::Deliver => self.deliver(3),
+            Act::Answer => self.answer(),
+            Act::Reply => self.reply(),
+            Act::Permit => self.permit(),
+            Act::Sleep => self.sleep(),
+            Act::Relist => self.relist(),
+            Act::AllowMore => {
                 let app = self.rng.pick(&["a", "b"]);
                 self.allow_more(app);
             }
-            24 | 25 => self.evict(),
-            26 => self.end_one(),
-            27 | 28 if !self.asked.is_empty() => self.extend(),
-            _ => {
+            Act::Evict => self.evict(),
+            Act::EndOne => self.end_one(),
+            Act::Extend if !self.asked.is_empty() => self.extend(),
+            Act::Extend | Act::Schedule => {
                 let _ = self.core.schedule_one(self.now);
             }
         }
@@ -226,7 +231,8 @@ impl Driver {
         if self.pods.contains_key(name) {
             return;
         }
-        let rng = &mut self.rng;
+        let mut looks = self.mix.looks(&mut self.rng);
+        let rng = &mut looks;
         let (cpu, memory) = (rng.below(4).to_string(), format!("{}Gi", rng.below(4)));
         let mut requests = vec![("cpu", cpu.as_str()), ("memory", memory.as_str())];
         if rng.one_in(4) {
@@ -270,8 +276,8 @@ impl Driver {
         if rng.one_in(7) {
             wire = wire.scheduler("other");
         }
-        wire.metadata.labels.insert("app".into(), self.rng.pick(&["a", "b", "c"]).into());
-        if self.rng.one_in(10) {
+        wire.metadata.labels.insert("app".into(), rng.pick(&["a", "b", "c"]).into());
+        if rng.one_in(10) {
             wire.spec.preemption_policy = Some("Never".into());
         }
         self.gangs.join(&mut wire);
@@ -379,7 +385,7 @@ impl Driver {
     }
 
     fn update_pod(&mut self, name: &str) {
-        let (roll, cpu) = (self.rng.below(7), self.rng.below(4));
+        let (roll, cpu) = (self.mix.change(&mut self.rng), self.rng.below(4));
         let other = format!("n{}", self.rng.below(NODES));
         let version = self.version.to_string();
         let Some(wire) = self.pods.get_mut(name) else { return };

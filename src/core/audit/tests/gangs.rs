@@ -8,21 +8,22 @@ use crate::io::{Change, Input, Kind, Object, ObjectKey};
 use crate::testing::wire;
 use muster_api::k8s;
 
-const GROUPS: u64 = 3;
-
 /// What a history has of gangs. By chances of its own: what a seed meant before there
 /// were gangs it still means.
 pub(super) struct Gangs {
     rng: Rng,
     on: bool,
+    /// How many groups there may be.
+    most: u64,
     groups: std::collections::BTreeMap<String, Object>,
     ended: Vec<k8s::Pod>,
 }
 
 impl Gangs {
     pub(super) fn new(seed: u64) -> Self {
-        let rng = Rng::new(seed ^ 0x6761_6e67);
-        Self { rng, on: seed % 3 == 1, groups: <_>::default(), ended: Vec::new() }
+        let mut rng = Rng::new(seed ^ 0x6761_6e67);
+        let most = 1 + rng.below(3);
+        Self { rng, on: seed % 3 == 1, most, groups: <_>::default(), ended: Vec::new() }
     }
 
     /// Makes a pod a member, perhaps.
@@ -30,7 +31,7 @@ impl Gangs {
         if !self.on || self.rng.one_in(3) {
             return;
         }
-        let group = format!("g{}", self.rng.below(GROUPS));
+        let group = format!("g{}", self.rng.below(self.most));
         pod.metadata.labels.insert("muster.dev/pod-group".into(), group);
         let role = if self.rng.one_in(3) { "launcher" } else { "worker" };
         pod.metadata.labels.insert("role".into(), role.into());
@@ -81,7 +82,7 @@ impl Driver {
         if !self.gangs.on || !self.gangs.rng.one_in(12) {
             return;
         }
-        let name = format!("g{}", self.gangs.rng.below(GROUPS));
+        let name = format!("g{}", self.gangs.rng.below(self.gangs.most));
         match self.gangs.rng.below(12) {
             0 => {
                 if self.gangs.groups.remove(&name).is_some() {

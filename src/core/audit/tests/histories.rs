@@ -5,11 +5,12 @@ use std::sync::Arc;
 use muster_api::k8s;
 
 use crate::audit::{Audit, Point, PointCall};
+use crate::gang::{Api, GangKey};
 use crate::io::{
-    Change, Condition, Effect, EventRecord, Input, Kind, ObjectKey, PodRef, StatusPatch, Tick,
-    Token, WriteError,
+    Change, Condition, Effect, EventRecord, Input, Kind, Object, ObjectKey, PodRef, StatusPatch,
+    Tick, Token, WriteError,
 };
-use crate::testing::{NodeExt as _, PodExt as _, node, pod};
+use crate::testing::{NodeExt as _, PodExt as _, node, pod, wire};
 use crate::{Config, Core, Decision, Outcome};
 
 /// A checker and a core that need not hear the same.
@@ -59,6 +60,16 @@ impl History {
     }
 
     fn decide(&mut self, name: &str, outcome: Outcome, message: &str) -> &mut Self {
+        self.decide_for(None, name, outcome, message)
+    }
+
+    fn decide_for(
+        &mut self,
+        gang: Option<GangKey>,
+        name: &str,
+        outcome: Outcome,
+        message: &str,
+    ) -> &mut Self {
         let decision = Decision {
             pod: key(name),
             version: 0,
@@ -67,10 +78,23 @@ impl History {
             message: Some(message.into()),
             evaluated: 0,
             feasible: 0,
-            gang: None,
+            gang,
             explanation: None,
         };
         self.audit.decision(self.now, &decision);
+        self
+    }
+
+    /// Members of the group `g` are given room on a node, to be bound together.
+    fn seat(&mut self, members: &[&str], node: &str) -> &mut Self {
+        let api = Api::Muster;
+        let gang = GangKey { api, namespace: "default".into(), name: "g".into() };
+        let seated = members.iter().map(|name| (key(name), node.into())).collect();
+        self.decide_for(Some(gang), members[0], Outcome::Gathered { members: seated }, "")
+    }
+
+    fn rounds(&mut self) -> &mut Self {
+        self.audit.rounds_are_whole();
         self
     }
 
@@ -276,6 +300,25 @@ fn s3_a_pod_is_bound_once() {
     h.choose("p", "n").bind("p", "n", 1).answer("p", 1, refused);
     h.event("p", "FailedScheduling", "x").patch("p", "x");
     h.sleep(60).choose("p", "m").bind("p", "m", 2).expect(&[]);
+}
+
+#[test]
+fn s2_nobody_waits_to_be_bound_with_a_member_that_is_gone() {
+    let member = |name: &str| pod(name).pod_label("muster.dev/pod-group", "g");
+    let seated = || {
+        let meta = serde_json::json!({"namespace": "default", "name": "g"});
+        let group = wire(serde_json::json!({"metadata": meta, "spec": {"minMember": 1}}));
+        let mut h = History::new();
+        h.node(node("n")).input(&Input::Object(Box::new(Object::PodGroup(group))));
+        h.pod(member("a")).pod(member("b")).seat(&["a", "b"], "n");
+        h
+    };
+    seated().rounds().expect(&[]);
+    seated().input(&delete_pod("b")).rounds().expect(&["S2"]);
+    seated().input(&delete_pod("b")).pod(member("b").uid("another")).rounds().expect(&["S2"]);
+    seated().pod(member("b").on("n")).rounds().expect(&[]);
+    seated().input(&delete_pod("a")).input(&delete_pod("b")).rounds().expect(&[]);
+    seated().bind("a", "n", 1).bind("b", "n", 2).input(&delete_pod("b")).rounds().expect(&[]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod driver;
 mod extenders;
 mod gangs;
 mod histories;
+mod mix;
 mod preemptions;
 mod reloads;
 mod seeds;

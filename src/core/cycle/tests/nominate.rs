@@ -6,7 +6,7 @@ use serde_json::json;
 use super::harness::Harness;
 use super::probe::{Probe, Script, profile};
 use crate::framework::Status;
-use crate::testing::{NodeExt, PodExt, node, pod, wire};
+use crate::testing::{NodeExt, PodExt, node, pod, resources, wire};
 
 fn wants(name: &str, priority: i32) -> k8s::Pod {
     pod(name).req(&[("cpu", "1")]).priority(priority)
@@ -62,6 +62,50 @@ fn the_room_of_an_expected_pod_that_goes_is_told_to_those_who_left_it_to_it() {
     h.sleep(2);
     assert_eq!(h.run_binds(), ["bind default/low -> n1"]);
     assert_eq!(h.attempts("high"), 1, "nothing changed for it");
+}
+
+#[test]
+fn the_room_of_an_expected_pod_that_others_bind_elsewhere_is_told() {
+    let mut h = reserved();
+    h.node(node("n2").cpu("1").unschedulable());
+    h.pod(wants("low", 1));
+    h.run();
+    assert_eq!(h.queue_of("low"), "unschedulable");
+    // Whoever binds it leaves the nomination as it is.
+    h.edit("first", |p| p.spec.node_name = "n2".into());
+    h.sleep(2);
+    assert_eq!(h.run_binds(), ["bind default/low -> n1"]);
+}
+
+#[test]
+fn an_expected_pod_that_others_bind_where_it_is_expected_helps_nobody() {
+    let mut h = reserved();
+    h.pod(wants("low", 1));
+    h.run();
+    h.edit("first", |p| p.spec.node_name = "n1".into());
+    h.sleep(2);
+    h.run();
+    assert_eq!((h.queue_of("low"), h.attempts("low")), ("unschedulable", 1));
+}
+
+#[test]
+fn an_expected_pod_that_asks_for_less_leaves_room() {
+    let mut h = Harness::new();
+    h.node(node("n1").cpu("2"));
+    let first = pod("first").req(&[("cpu", "2")]).priority(5).gate("later");
+    h.pod(first.edit(|p| p.status.nominated_node_name = "n1".into()));
+    h.pod(wants("low", 1));
+    h.run();
+    let asks = |h: &mut Harness, cpu: &str| {
+        let requests = resources(&[("cpu", cpu)]);
+        h.edit("first", |p| p.spec.containers[0].resources.requests = requests);
+        h.sleep(20);
+    };
+    asks(&mut h, "3");
+    h.run();
+    assert_eq!((h.queue_of("low"), h.attempts("low")), ("unschedulable", 1), "more is no help");
+    asks(&mut h, "1");
+    assert_eq!(h.run_binds(), ["bind default/low -> n1"]);
 }
 
 #[test]
