@@ -35,7 +35,7 @@ pub(super) struct Groups {
     groups: BTreeMap<String, Group>,
     /// UIDs and labels, by group.
     succeeded: BTreeMap<String, BTreeMap<String, Ended>>,
-    /// PreBind work on its way: whose.
+    /// PreBind work on its way: whose, by UID. A pod by an old name has no part in it.
     pre_binds: BTreeMap<Token, String>,
     /// Names and UIDs of members that wait to be bound together, by group.
     rounds: BTreeMap<String, BTreeMap<String, String>>,
@@ -306,9 +306,10 @@ impl Audit {
             return self.violation("S2", format!("{name} is in no gang"));
         };
         self.quorum(&group, &format!("{name} is bound"), has_room);
-        let waits: BTreeSet<&str> =
-            self.world.members(&group, has_room).map(|(key, _)| key).collect();
-        let busy = self.groups.pre_binds.values().find(|pod| waits.contains(pod.as_str()));
+        let busy = self.groups.pre_binds.values();
+        let busy: BTreeSet<&str> = busy.map(String::as_str).collect();
+        let busy = self.world.members(&group, |pod| has_room(pod) && busy.contains(&*pod.uid));
+        let busy = busy.map(|(other, _)| other.to_owned()).next();
         if let Some(busy) = busy {
             let what = format!("{name} is bound while PreBind of {busy} is under way");
             self.violation("S2", what);
@@ -323,7 +324,9 @@ impl Audit {
 
     /// PreBind of a member asks for outside work.
     pub(super) fn pre_bind_asked(&mut self, token: Token, name: &str) {
-        self.groups.pre_binds.insert(token, name.to_owned());
+        if let Some(pod) = self.world.pods.get(name) {
+            self.groups.pre_binds.insert(token, pod.uid.clone());
+        }
     }
 
     pub(super) fn pre_bind_answered(&mut self, token: Token) {
@@ -332,10 +335,11 @@ impl Audit {
 
     /// A gang gave back the room of all members that waited for each other.
     pub(super) fn gang_gave_up(&mut self, group: &str) {
-        let names: Vec<String> =
-            self.world.members(group, waits_for_others).map(|(name, _)| name.to_owned()).collect();
-        for name in names {
-            self.groups.pre_binds.retain(|_, pod| *pod != name);
+        let waiting = self.world.members(group, waits_for_others);
+        let waiting: Vec<(String, String)> =
+            waiting.map(|(name, pod)| (name.to_owned(), pod.uid.clone())).collect();
+        for (name, uid) in waiting {
+            self.groups.pre_binds.retain(|_, pod| *pod != uid);
             self.world.take_off(&name);
             self.world.edit(&name, |p| p.message = None);
         }

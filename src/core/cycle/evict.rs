@@ -473,6 +473,12 @@ impl Core {
             return false;
         };
         plan.timer = None;
+        // Somebody stays: what a dry run says of others matters no more, and the plan ends
+        // with the last answer that is on its way.
+        let lost = plan.victims.iter().any(|v| v.state == Todo::Refused);
+        if plan.stage == Step::Ask && lost {
+            return true;
+        }
         for victim in plan.victims.iter_mut().filter(|v| v.state == Todo::Later) {
             victim.state = Todo::Open;
         }

@@ -178,6 +178,23 @@ fn a_server_that_is_too_busy_is_asked_again() {
 }
 
 #[test]
+fn nobody_is_asked_about_again_once_another_victim_was_refused() {
+    let mut h = full();
+    h.node(node("n1").cpu("3"));
+    h.pod(runs("top", "n1", 3, 30));
+    h.pod(wants("high", "3", 10));
+    h.run();
+    h.evicted("low", Eviction::Unavailable("too many requests".into()));
+    h.evicted("mid", refused());
+    // The answer about the third is still on its way.
+    h.sleep(2);
+    check(h.effects(), "");
+    h.evicted("top", Eviction::Accepted);
+    check(h.effects(), "");
+    assert_eq!(h.nominated("high"), Some(""), "the plan is over");
+}
+
+#[test]
 fn victims_that_are_gone_already_let_the_pod_be_tried_at_once() {
     let mut h = full();
     h.pod(wants("high", "1", 10));
