@@ -25,8 +25,8 @@ use crate::support::{Cluster, SOON, eventually};
 const MIN: usize = 3;
 /// One more than a gang needs.
 const NODES: usize = 4;
-/// How long a kubelet may be silent.
-const GRACE: u64 = 4;
+/// How long a kubelet may be silent: longer than a turn of all of them on a busy machine.
+const GRACE: u64 = 10;
 /// By then it is known that a node is lost, and its pods are planned elsewhere.
 const AGAIN: Duration = Duration::from_secs(GRACE + 10);
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
