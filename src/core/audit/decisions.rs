@@ -145,10 +145,11 @@ impl Audit {
             None => Answer::No("there is no such node".into()),
             Some(there) => pod.wants.judge(rules, node, there, self.world.usage(node)),
         };
-        let load = pod.idle_load.clone();
+        let (load, uid) = (pod.idle_load.clone(), pod.uid.clone());
         if let Answer::No(why) = answer {
             self.violation("S1", format!("{name} was put on {node}, but {why}"));
         }
+        self.new_attempt(&uid);
         let place = Place::Reserved { node: node.to_owned(), stage };
         self.world.put(name, place, load);
         self.world.edit(name, |p| p.message = None);

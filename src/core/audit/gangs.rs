@@ -308,7 +308,9 @@ impl Audit {
         self.quorum(&group, &format!("{name} is bound"), has_room);
         let busy = self.groups.pre_binds.values();
         let busy: BTreeSet<&str> = busy.map(String::as_str).collect();
-        let busy = self.world.members(&group, |pod| has_room(pod) && busy.contains(&*pod.uid));
+        // Who was bound by somebody else meanwhile is waited for no more.
+        let busy =
+            self.world.members(&group, |pod| waits_for_others(pod) && busy.contains(&*pod.uid));
         let busy = busy.map(|(other, _)| other.to_owned()).next();
         if let Some(busy) = busy {
             let what = format!("{name} is bound while PreBind of {busy} is under way");
@@ -327,6 +329,12 @@ impl Audit {
         if let Some(pod) = self.world.pods.get(name) {
             self.groups.pre_binds.insert(token, pod.uid.clone());
         }
+    }
+
+    /// A pod begins anew: what was asked for an attempt before has no part in this one,
+    /// however that one ended.
+    pub(super) fn new_attempt(&mut self, uid: &str) {
+        self.groups.pre_binds.retain(|_, pod| pod != uid);
     }
 
     pub(super) fn pre_bind_answered(&mut self, token: Token) {

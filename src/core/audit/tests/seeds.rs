@@ -5,7 +5,7 @@
 use super::driver::run;
 use crate::bugs::Bug;
 
-const SEEDS: u64 = 120;
+const SEEDS: u64 = 480;
 /// Seeds within which a mistake must be found.
 const WITHIN: u64 = 200;
 /// What one process cannot see of itself: the swarm finds it on the server's truth.
