@@ -34,6 +34,12 @@ fn pod_path(pod: &PodRef, sub: &str) -> String {
     path
 }
 
+/// GET of what everybody may read.
+pub(super) fn version() -> Call {
+    let (method, path) = (Method::GET, "/version".to_owned());
+    Call { method, path, content_type: JSON, body: Bytes::new() }
+}
+
 /// POST pods/NAME/binding, guarded by the pod's UID.
 pub(super) fn bind(bind: &Bind) -> Call {
     #[derive(Serialize)]

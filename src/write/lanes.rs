@@ -24,6 +24,11 @@ use crate::run::Message;
 const FEW: usize = 8;
 /// How long answers may gather before they are read.
 const REST: Duration = Duration::from_micros(1500);
+/// Connections that are opened when this process begins to lead: the binds of a gang go
+/// out together, and must not wait for one handshake after the other.
+pub(super) const WARM: usize = 32;
+/// How long that may take.
+const WARM_DEADLINE: Duration = Duration::from_secs(5);
 /// Most pods whose written condition is remembered.
 const MAX_CONDITIONS: usize = 50_000;
 
@@ -68,6 +73,7 @@ pub(super) fn run(shared: &Arc<Shared>) {
         }
     };
     runtime.block_on(async {
+        let warm = tokio::spawn(keep_warm(shared.clone()));
         let mut lanes = JoinSet::new();
         for _ in 0..CALL_LANES - SHARED_LANES {
             lanes.spawn(lane(shared.clone(), Role { calls: true, events: false }));
@@ -85,9 +91,28 @@ pub(super) fn run(shared: &Arc<Shared>) {
                 std::panic::resume_unwind(error.into_panic());
             }
         }
+        warm.abort();
         // Closed: the process is about to end, and the thread's end means a panic.
         std::future::pending::<()>().await;
     });
+}
+
+/// Opens connections whenever this process begins to lead. Whether the calls succeed does
+/// not matter: a connection that could not be opened is opened by the first write.
+async fn keep_warm(shared: Arc<Shared>) {
+    let mut leadership = shared.fenced.leadership.clone();
+    loop {
+        leadership.changed().await;
+        if !leadership.is_leader() {
+            continue;
+        }
+        let mut calls = JoinSet::new();
+        for _ in 0..WARM {
+            let (wire, until) = (shared.fenced.wire.clone(), Instant::now() + WARM_DEADLINE);
+            calls.spawn(async move { wire.call(bodies::version(), until).await });
+        }
+        calls.join_all().await;
+    }
 }
 
 async fn throttle(bucket: Option<&Bucket>) {

@@ -26,6 +26,8 @@ pub(super) struct Server {
     /// Pods of which a call is on its way: never two at a time.
     busy: HashMap<String, usize>,
     overlaps: usize,
+    /// Calls that only open connections.
+    warm: usize,
 }
 
 type Shared = Arc<StdMutex<Server>>;
@@ -37,6 +39,14 @@ async fn handle(
     body: Bytes,
 ) -> (StatusCode, [(&'static str, &'static str); 1], String) {
     let path = uri.path().to_owned();
+    if path == "/version" {
+        server.lock().unwrap().warm += 1;
+        // All at once, or the deadline passes: each has a connection of its own.
+        while server.lock().unwrap().warm < lanes::WARM {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        return (StatusCode::OK, [("x-test", "1")], "{}".to_owned());
+    }
     let pod = path.split('/').nth(6).unwrap_or_default().to_owned();
     let (code, details) = {
         let mut server = server.lock().unwrap();
@@ -99,6 +109,27 @@ pub(super) async fn rig_with(answers: &[(&str, &[u16])], leadership: Leadership)
     })
     .unwrap();
     Rig { server, writer, inbox }
+}
+
+/// Waits until so many calls that only open connections have come.
+async fn warmed(server: &Shared, count: usize) {
+    let come = async {
+        while server.lock().unwrap().warm < count {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), come).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_are_opened_when_leading_begins_and_not_before() {
+    let (lead, leads) = tokio::sync::watch::channel(None);
+    let mut rig = rig_with(&[], Leadership::granted(leads)).await;
+    rig.writer.submit(vec![bind("early")]);
+    let _ = rig.answer().await;
+    assert_eq!(rig.server.lock().unwrap().warm, 0, "somebody else leads");
+    lead.send(Some(tokio::time::Instant::now() + Duration::from_secs(60))).unwrap();
+    warmed(&rig.server, lanes::WARM).await;
 }
 
 impl Rig {
