@@ -83,6 +83,8 @@ pub enum Kind {
     NativePodGroup,
     /// Pod groups of scheduler-plugins.
     CoschedulingPodGroup,
+    /// Levels of the network between nodes.
+    ClusterTopology,
     /// Members of Muster's pod groups that have ended.
     EndedMember,
     /// Members of Kubernetes' pod groups that have ended.
@@ -93,7 +95,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Node,
         Self::Pod,
         Self::Namespace,
@@ -113,6 +115,7 @@ impl Kind {
         Self::PodGroup,
         Self::NativePodGroup,
         Self::CoschedulingPodGroup,
+        Self::ClusterTopology,
         Self::EndedMember,
         Self::EndedNative,
         Self::EndedCoscheduled,
@@ -191,6 +194,8 @@ pub enum Object {
     NativePodGroup(k8s::NativePodGroup),
     /// A pod group of scheduler-plugins.
     CoschedulingPodGroup(k8s::CoschedulingPodGroup),
+    /// Levels of the network between nodes.
+    ClusterTopology(muster::ClusterTopology),
 }
 
 impl Object {
@@ -215,6 +220,7 @@ impl Object {
             Self::PodGroup(_) => Kind::PodGroup,
             Self::NativePodGroup(_) => Kind::NativePodGroup,
             Self::CoschedulingPodGroup(_) => Kind::CoschedulingPodGroup,
+            Self::ClusterTopology(_) => Kind::ClusterTopology,
         }
     }
 
@@ -239,6 +245,7 @@ impl Object {
             Self::PodGroup(o) => &o.metadata,
             Self::NativePodGroup(o) => &o.metadata,
             Self::CoschedulingPodGroup(o) => &o.metadata,
+            Self::ClusterTopology(o) => &o.metadata,
         }
     }
 }
@@ -593,6 +600,10 @@ pub struct GroupSays {
     pub message: Arc<str>,
     /// The room that members had while they waited for each other is given back.
     pub gave_up: bool,
+    /// The domain that the gang got for its topology; none if it has none, or is not placed.
+    pub domain: Option<muster::Domain>,
+    /// The domains that roles got for theirs, by name.
+    pub role_domains: Vec<(String, muster::Domain)>,
 }
 
 /// An event about a pod.

@@ -7,7 +7,7 @@ use muster_api::k8s::{
     ObjectMeta, PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, PriorityClass,
     ReplicaSet, ReplicationController, Service, StatefulSet, StorageClass, VolumeAttachment,
 };
-use muster_api::muster::{self, PodGroup};
+use muster_api::muster::{self, ClusterTopology, PodGroup};
 use muster_core::io::{Change, Input, Kind, Object, ObjectKey};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -186,14 +186,15 @@ noted! {
     CoschedulingPodGroup, "scheduling.x-k8s.io", "v1alpha1", note_coscheduling, EndedCoscheduled;
 }
 
-/// A kind that the core keeps as it is: type, group, resource.
+/// A kind that the core keeps as it is: type, group, version, resource, and how the
+/// controller is told, if it cares.
 macro_rules! kept {
-    ($($kind:ident, $group:literal, $plural:literal;)*) => {$(
+    ($($kind:ident, $group:expr, $version:expr, $plural:expr $(, $note:ident)?;)*) => {$(
         impl Watched for $kind {
             const KIND: Kind = Kind::$kind;
             const NAME: &'static str = stringify!($kind);
             const GROUP: &'static str = $group;
-            const VERSION: &'static str = "v1";
+            const VERSION: &'static str = $version;
             const PLURAL: &'static str = $plural;
             const FIELDS: Option<&'static str> = None;
 
@@ -207,23 +208,30 @@ macro_rules! kept {
                     Change::Delete(key) => Input::ObjectGone(Kind::$kind, key),
                 }
             }
+
+            $(
+                fn note(note: Note<&Self>, board: &Board) {
+                    board.$note(note);
+                }
+            )?
         }
     )*};
 }
 
 kept! {
-    Namespace, "", "namespaces";
-    Service, "", "services";
-    ReplicationController, "", "replicationcontrollers";
-    ReplicaSet, "apps", "replicasets";
-    StatefulSet, "apps", "statefulsets";
-    PersistentVolume, "", "persistentvolumes";
-    PersistentVolumeClaim, "", "persistentvolumeclaims";
-    StorageClass, "storage.k8s.io", "storageclasses";
-    CSINode, "storage.k8s.io", "csinodes";
-    CSIDriver, "storage.k8s.io", "csidrivers";
-    CSIStorageCapacity, "storage.k8s.io", "csistoragecapacities";
-    VolumeAttachment, "storage.k8s.io", "volumeattachments";
-    PodDisruptionBudget, "policy", "poddisruptionbudgets";
-    PriorityClass, "scheduling.k8s.io", "priorityclasses";
+    Namespace, "", "v1", "namespaces";
+    Service, "", "v1", "services";
+    ReplicationController, "", "v1", "replicationcontrollers";
+    ReplicaSet, "apps", "v1", "replicasets";
+    StatefulSet, "apps", "v1", "statefulsets";
+    PersistentVolume, "", "v1", "persistentvolumes";
+    PersistentVolumeClaim, "", "v1", "persistentvolumeclaims";
+    StorageClass, "storage.k8s.io", "v1", "storageclasses";
+    CSINode, "storage.k8s.io", "v1", "csinodes";
+    CSIDriver, "storage.k8s.io", "v1", "csidrivers";
+    CSIStorageCapacity, "storage.k8s.io", "v1", "csistoragecapacities";
+    VolumeAttachment, "storage.k8s.io", "v1", "volumeattachments";
+    PodDisruptionBudget, "policy", "v1", "poddisruptionbudgets";
+    PriorityClass, "scheduling.k8s.io", "v1", "priorityclasses";
+    ClusterTopology, muster::GROUP, muster::VERSION, ClusterTopology::PLURAL, note_topology;
 }

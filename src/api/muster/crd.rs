@@ -6,16 +6,21 @@
 use serde_json::{Value, json};
 
 use super::schema;
-use super::{GROUP, PodGroup, PodGroupSpec, PodGroupStatus, VERSION};
+use super::{
+    ClusterTopology, ClusterTopologySpec, ClusterTopologyStatus, GROUP, PodGroup, PodGroupSpec,
+    PodGroupStatus, VERSION,
+};
 
 /// Every definition, in the order in which they are printed.
 #[must_use]
 pub fn crds() -> Vec<Value> {
-    vec![pod_group()]
+    vec![pod_group(), cluster_topology()]
 }
 
 /// Longest name: members name their group in a label.
 const MAX_NAME: usize = 63;
+/// Longest name of a cluster-scoped kind: as the API server has it.
+const MAX_CLUSTER_NAME: usize = 253;
 /// What holds while a member is placed.
 const TOPOLOGY: &str = "!has(self.status) || !has(self.status.members) \
     || !has(self.status.members.scheduled) || self.status.members.scheduled == 0 \
@@ -50,50 +55,113 @@ fn pod_group() -> Value {
             "message": "topology of a role may be changed only while no member is placed",
         },
     ]);
-    let schema = json!({
-        "type": "object",
-        "description": "A gang: pods that start together or not at all. A pod is a member if \
-            its label muster.dev/pod-group has the group's name.",
-        "required": ["spec"],
-        "properties": {
-            "apiVersion": {"type": "string", "description": "The version of the API, \
-                muster.dev/v1alpha1."},
-            "kind": {"type": "string", "description": "The kind, PodGroup."},
-            "metadata": {
-                "type": "object",
-                "properties": {"name": {"type": "string", "maxLength": MAX_NAME}},
+    Definition {
+        kind: PodGroup::KIND,
+        plural: PodGroup::PLURAL,
+        singular: "podgroup",
+        short: "mpg",
+        scope: "Namespaced",
+        description: "A gang: pods that start together or not at all. A pod is a member if its \
+            label muster.dev/pod-group has the group's name.",
+        max_name: MAX_NAME,
+        columns,
+        spec: schema::of::<PodGroupSpec>(),
+        status: schema::of::<PodGroupStatus>(),
+        rules: Some(rules),
+    }
+    .into_value()
+}
+
+fn cluster_topology() -> Value {
+    let accepted = ".status.conditions[?(@.type==\"Accepted\")].status";
+    let columns = json!([
+        column("Levels", "string", ".spec.levels[*].name", "The levels, widest first."),
+        column("Domains", "string", ".status.levels[*].domains", "Domains of each level."),
+        column("Accepted", "string", accepted, "Whether groups may ask for its levels."),
+        column("Age", "date", ".metadata.creationTimestamp", "Time since it was created."),
+    ]);
+    Definition {
+        kind: ClusterTopology::KIND,
+        plural: ClusterTopology::PLURAL,
+        singular: "clustertopology",
+        short: "mct",
+        scope: "Cluster",
+        description: "The levels of the network between nodes, widest first, each told by a node \
+            label. Pod groups ask for levels by name.",
+        max_name: MAX_CLUSTER_NAME,
+        columns,
+        spec: schema::of::<ClusterTopologySpec>(),
+        status: schema::of::<ClusterTopologyStatus>(),
+        rules: None,
+    }
+    .into_value()
+}
+
+/// What differs from kind to kind.
+struct Definition {
+    kind: &'static str,
+    plural: &'static str,
+    singular: &'static str,
+    short: &'static str,
+    scope: &'static str,
+    description: &'static str,
+    max_name: usize,
+    columns: Value,
+    spec: Value,
+    status: Value,
+    /// Rules that need the whole object.
+    rules: Option<Value>,
+}
+
+impl Definition {
+    fn into_value(self) -> Value {
+        let Self { kind, plural, .. } = self;
+        let mut schema = json!({
+            "type": "object",
+            "description": self.description,
+            "required": ["spec"],
+            "properties": {
+                "apiVersion": {"type": "string", "description": format!(
+                    "The version of the API, {GROUP}/{VERSION}."
+                )},
+                "kind": {"type": "string", "description": format!("The kind, {kind}.")},
+                "metadata": {
+                    "type": "object",
+                    "properties": {"name": {"type": "string", "maxLength": self.max_name}},
+                },
+                "spec": self.spec,
+                "status": self.status,
             },
-            "spec": schema::of::<PodGroupSpec>(),
-            "status": schema::of::<PodGroupStatus>(),
-        },
-        "x-kubernetes-validations": rules,
-    });
-    let plural = PodGroup::PLURAL;
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.{GROUP}")},
-        "spec": {
-            "group": GROUP,
-            "scope": "Namespaced",
-            "names": {
-                "kind": PodGroup::KIND,
-                "listKind": "PodGroupList",
-                "plural": plural,
-                "singular": "podgroup",
-                "shortNames": ["mpg"],
-                "categories": ["muster"],
+        });
+        if let Some(rules) = self.rules {
+            schema["x-kubernetes-validations"] = rules;
+        }
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.{GROUP}")},
+            "spec": {
+                "group": GROUP,
+                "scope": self.scope,
+                "names": {
+                    "kind": kind,
+                    "listKind": format!("{kind}List"),
+                    "plural": plural,
+                    "singular": self.singular,
+                    "shortNames": [self.short],
+                    "categories": ["muster"],
+                },
+                "versions": [{
+                    "name": VERSION,
+                    "served": true,
+                    "storage": true,
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": self.columns,
+                    "schema": {"openAPIV3Schema": schema},
+                }],
             },
-            "versions": [{
-                "name": VERSION,
-                "served": true,
-                "storage": true,
-                "subresources": {"status": {}},
-                "additionalPrinterColumns": columns,
-                "schema": {"openAPIV3Schema": schema},
-            }],
-        },
-    })
+        })
+    }
 }
 
 /// A column of `kubectl get`.

@@ -8,12 +8,17 @@
 //! The doc comments of fields in this module are read by users of `kubectl
 //! explain`: they speak of the API, not of Rust.
 
+mod cluster_topology;
 mod crd;
 mod pod_group;
 mod schema;
 mod status;
 mod topology;
 
+pub use cluster_topology::{
+    ClusterTopology, ClusterTopologySpec, ClusterTopologyStatus, DomainStatus, LevelStatus,
+    MAX_DOMAINS, MAX_LEVELS, TopologyLevel, topology_condition, topology_reason,
+};
 pub use crd::crds;
 pub use pod_group::{
     Disruption, DisruptionMode, HalfBound, MAX_MEMBERS, MAX_ROLES, MAX_SECONDS, PodGroup,

@@ -110,6 +110,13 @@ impl Cluster {
         Arc::make_mut(&mut self.gangs).get_mut(id)
     }
 
+    /// Gangs that ask where their members are, relative to each other.
+    pub(crate) fn gangs_with_topology(&self) -> Vec<GangId> {
+        let asks = |gang: &Arc<Gang>| gang.spec.as_ref().is_some_and(|spec| spec.has_topology());
+        let slots = self.gangs.slots.iter().zip(0..);
+        slots.filter(|(gang, _)| gang.as_ref().is_some_and(asks)).map(|(_, i)| GangId(i)).collect()
+    }
+
     /// The gang of that name.
     #[must_use]
     pub fn gang_named(&self, key: &GangKey) -> Option<GangId> {

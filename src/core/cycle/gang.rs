@@ -19,6 +19,9 @@ use crate::report::{GangView, Observation};
 impl Core {
     /// Looks at all gangs of which anything has changed.
     pub(super) fn settle_gangs(&mut self, now: Tick) {
+        if std::mem::take(&mut self.topology_news) {
+            self.topology_changed(now);
+        }
         self.mend_rounds(now);
         loop {
             let changed = self.queue.take_changed_gangs();
@@ -79,6 +82,10 @@ impl Core {
             {
                 let (members, since_complete_micros) = (standing.held.all, now.0 - since.0);
                 self.observations.push(Observation::GangBound { members, since_complete_micros });
+            }
+            if spec.has_topology() {
+                let domains = self.domains_of(id, &spec);
+                self.set_domains(id, domains);
             }
             return self.say(now, id, "", String::new());
         }

@@ -92,6 +92,7 @@ impl Core {
         if change.actions == Actions::NONE {
             return;
         }
+        self.topology_news |= change.actions.intersects(Actions::UPDATE_NODE_LABEL);
         let label = change.actions.of_node();
         let before = change.before.map(Arc::new);
         let event = ClusterEvent {
@@ -175,6 +176,10 @@ impl Core {
             }
             return;
         }
+        if let Object::ClusterTopology(topology) = &object {
+            self.topology_news |= self.cluster.topologies_mut().upsert(topology, seen);
+            return;
+        }
         let key = object_key(kind, &object.metadata().namespace, &object.metadata().name);
         if let Some(event) = self.cluster.volumes_mut().upsert(object, seen) {
             self.queue_event(now, &event);
@@ -196,6 +201,10 @@ impl Core {
         if let Some(api) = Api::of_kind(kind).filter(|_| kind.is_pod_group()) {
             let gone = self.cluster.unset_gang(api, &key.namespace, &key.name);
             gone.into_iter().for_each(|gang| self.queue.gang_changed(gang, true));
+            return;
+        }
+        if kind == Kind::ClusterTopology {
+            self.topology_news |= self.cluster.topologies_mut().remove(&key.name);
             return;
         }
         if let Some(event) = self.cluster.volumes_mut().remove(kind, key) {
@@ -640,6 +649,9 @@ impl Core {
                 for gang in self.cluster.sweep_ended(api, seen) {
                     self.queue.gang_changed(gang, true);
                 }
+            }
+            Kind::ClusterTopology => {
+                self.topology_news |= self.cluster.topologies_mut().sweep(seen);
             }
             policy if policy.is_policy() => {
                 if self.cluster.policies_mut().sweep(policy, seen) {
