@@ -1,7 +1,7 @@
 //! The controller: what pod groups and their members do, written as status.
 //!
-//! Owns: the [`Board`] on which watches note pod groups, members and nodes, when
-//! a status is written ([`pace`]), and the writes. What a status says is the
+//! Owns: the [`Board`] on which watches note pod groups, members, nodes and policies, when
+//! a status is written ([`pace`], [`policies`]), and the writes. What a status says is the
 //! core's arithmetic (`muster_core::gang::status`). Must never write when the
 //! lease might be lost, write more often than its pace allows, or hold up a
 //! watch.
@@ -11,6 +11,7 @@ mod forms;
 mod nodes;
 mod pace;
 mod patch;
+mod policies;
 mod roll;
 mod state;
 #[cfg(test)]
@@ -75,6 +76,7 @@ pub(crate) fn start(
     let fenced = Arc::new(Fenced { wire, leadership: leadership.clone() });
     Ok(tokio::spawn(async move {
         tokio::select! {
+            () = policies::control(board.clone(), fenced.clone(), leadership.clone()) => {}
             () = control(board, fenced, leadership, metrics) => {}
             () = end.wait() => {}
         }

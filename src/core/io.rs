@@ -77,6 +77,8 @@ pub enum Kind {
     PodDisruptionBudget,
     /// Priority classes.
     PriorityClass,
+    /// Scheduling policies.
+    SchedulingPolicy,
     /// Pod groups of Muster's own.
     PodGroup,
     /// Pod groups of Kubernetes.
@@ -93,7 +95,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Node,
         Self::Pod,
         Self::Namespace,
@@ -110,6 +112,7 @@ impl Kind {
         Self::VolumeAttachment,
         Self::PodDisruptionBudget,
         Self::PriorityClass,
+        Self::SchedulingPolicy,
         Self::PodGroup,
         Self::NativePodGroup,
         Self::CoschedulingPodGroup,
@@ -185,6 +188,8 @@ pub enum Object {
     PodDisruptionBudget(k8s::PodDisruptionBudget),
     /// A priority class.
     PriorityClass(k8s::PriorityClass),
+    /// A scheduling policy.
+    SchedulingPolicy(muster::SchedulingPolicy),
     /// A pod group of Muster's own.
     PodGroup(muster::PodGroup),
     /// A pod group of Kubernetes.
@@ -212,6 +217,7 @@ impl Object {
             Self::VolumeAttachment(_) => Kind::VolumeAttachment,
             Self::PodDisruptionBudget(_) => Kind::PodDisruptionBudget,
             Self::PriorityClass(_) => Kind::PriorityClass,
+            Self::SchedulingPolicy(_) => Kind::SchedulingPolicy,
             Self::PodGroup(_) => Kind::PodGroup,
             Self::NativePodGroup(_) => Kind::NativePodGroup,
             Self::CoschedulingPodGroup(_) => Kind::CoschedulingPodGroup,
@@ -236,6 +242,7 @@ impl Object {
             Self::VolumeAttachment(o) => &o.metadata,
             Self::PodDisruptionBudget(o) => &o.metadata,
             Self::PriorityClass(o) => &o.metadata,
+            Self::SchedulingPolicy(o) => &o.metadata,
             Self::PodGroup(o) => &o.metadata,
             Self::NativePodGroup(o) => &o.metadata,
             Self::CoschedulingPodGroup(o) => &o.metadata,

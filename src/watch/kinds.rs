@@ -7,7 +7,7 @@ use muster_api::k8s::{
     ObjectMeta, PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, PriorityClass,
     ReplicaSet, ReplicationController, Service, StatefulSet, StorageClass, VolumeAttachment,
 };
-use muster_api::muster::{self, PodGroup};
+use muster_api::muster::{self, PodGroup, SchedulingPolicy};
 use muster_core::io::{Change, Input, Kind, Object, ObjectKey};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -184,6 +184,30 @@ noted! {
     PodGroup, muster::GROUP, muster::VERSION, note_group, EndedMember;
     NativePodGroup, "scheduling.k8s.io", "v1beta1", note_native, EndedNative;
     CoschedulingPodGroup, "scheduling.x-k8s.io", "v1alpha1", note_coscheduling, EndedCoscheduled;
+}
+
+impl Watched for SchedulingPolicy {
+    const KIND: Kind = Kind::SchedulingPolicy;
+    const NAME: &'static str = "SchedulingPolicy";
+    const GROUP: &'static str = muster::GROUP;
+    const VERSION: &'static str = muster::VERSION;
+    const PLURAL: &'static str = SchedulingPolicy::PLURAL;
+    const FIELDS: Option<&'static str> = None;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn changed(change: Change<Self>) -> Input {
+        match change {
+            Change::Upsert(policy) => Input::Object(Box::new(Object::SchedulingPolicy(*policy))),
+            Change::Delete(key) => Input::ObjectGone(Kind::SchedulingPolicy, key),
+        }
+    }
+
+    fn note(note: Note<&Self>, board: &Board) {
+        board.note_policy(note);
+    }
 }
 
 /// A kind that the core keeps as it is: type, group, resource.

@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 
 use super::schema;
 use super::{GROUP, PodGroup, PodGroupSpec, PodGroupStatus, VERSION};
+use super::{SchedulingPolicy, SchedulingPolicySpec, SchedulingPolicyStatus};
 
 /// Every definition, in the order in which they are printed.
 #[must_use]
 pub fn crds() -> Vec<Value> {
-    vec![pod_group()]
+    vec![pod_group(), scheduling_policy()]
 }
 
 /// Longest name: members name their group in a label.
@@ -82,6 +83,58 @@ fn pod_group() -> Value {
                 "plural": plural,
                 "singular": "podgroup",
                 "shortNames": ["mpg"],
+                "categories": ["muster"],
+            },
+            "versions": [{
+                "name": VERSION,
+                "served": true,
+                "storage": true,
+                "subresources": {"status": {}},
+                "additionalPrinterColumns": columns,
+                "schema": {"openAPIV3Schema": schema},
+            }],
+        },
+    })
+}
+
+fn scheduling_policy() -> Value {
+    let accepted = ".status.conditions[?(@.type==\"Accepted\")]";
+    let columns = json!([
+        column("Priority", "integer", ".spec.priority", "Which policy wins."),
+        column("Pods", "integer", ".status.governedPods", "Pods that it governs."),
+        column("Accepted", "string", &format!("{accepted}.status"), "Whether it is in force."),
+        column("Reason", "string", &format!("{accepted}.reason"), "Why it is, or is not."),
+        column("Age", "date", ".metadata.creationTimestamp", "Time since it was created."),
+    ]);
+    let schema = json!({
+        "type": "object",
+        "description": "How the pods it governs are placed: weights of scores, full or empty \
+            nodes first, what holds for gangs that leave it out. A change acts on the next pod \
+            that is placed, without a restart.",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string", "description": "The version of the API, \
+                muster.dev/v1alpha1."},
+            "kind": {"type": "string", "description": "The kind, SchedulingPolicy."},
+            "metadata": {"type": "object"},
+            "spec": schema::of::<SchedulingPolicySpec>(),
+            "status": schema::of::<SchedulingPolicyStatus>(),
+        },
+    });
+    let plural = SchedulingPolicy::PLURAL;
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{GROUP}")},
+        "spec": {
+            "group": GROUP,
+            "scope": "Cluster",
+            "names": {
+                "kind": SchedulingPolicy::KIND,
+                "listKind": "SchedulingPolicyList",
+                "plural": plural,
+                "singular": "schedulingpolicy",
+                "shortNames": ["msp"],
                 "categories": ["muster"],
             },
             "versions": [{

@@ -15,6 +15,7 @@ use crate::gang::{Api, Count, GangId, GangKey, GangSpec};
 use crate::hash::TextMap;
 use crate::io::Object;
 use crate::model::{LabelSet, Pod, PodId, PodStage};
+use crate::policy::GangTerms;
 
 /// Members that have ended and are remembered, per gang.
 const MAX_ENDED: usize = 20_000;
@@ -32,6 +33,8 @@ pub struct Gang {
     pub formed: bool,
     /// It was formed before.
     pub was_formed: bool,
+    /// What policies say of it; its spec has it where its group leaves it out.
+    pub terms: GangTerms,
     /// Members that have succeeded, by UID, with their labels.
     succeeded: BTreeMap<Box<str>, (u64, Arc<LabelSet>)>,
     seen: u64,
@@ -71,6 +74,7 @@ impl Gangs {
             members: BTreeSet::new(),
             formed: false,
             was_formed: false,
+            terms: GangTerms::default(),
             succeeded: BTreeMap::new(),
             seen: 0,
         }));
@@ -108,6 +112,12 @@ impl Cluster {
 
     pub(crate) fn gang_mut(&mut self, id: GangId) -> Option<&mut Gang> {
         Arc::make_mut(&mut self.gangs).get_mut(id)
+    }
+
+    /// Every gang, in order of numbers.
+    pub(crate) fn gangs(&self) -> impl Iterator<Item = (GangId, &Arc<Gang>)> {
+        let slots = self.gangs.slots.iter().enumerate();
+        slots.filter_map(|(i, gang)| Some((GangId(i as u32), gang.as_ref()?)))
     }
 
     /// The gang of that name.
@@ -164,6 +174,7 @@ impl Cluster {
         let id = gangs.claim(key_of(api, &meta.namespace, &meta.name));
         let gang = gangs.get_mut(id)?;
         gang.seen = seen;
+        spec = spec.under(&gang.terms);
         let same = gang.spec.as_ref().is_some_and(|before| spec.asks_as(before));
         let another = gang.spec.as_ref().is_some_and(|before| before.uid != spec.uid);
         gang.was_formed = spec.was_bound || gang.was_formed && !another;
