@@ -122,10 +122,9 @@ mod tests {
     #[test]
     fn names_are_as_kubectl_prints_them() {
         let names = print(&muster_api::muster::crds(), Output::Name).unwrap();
-        assert_eq!(
-            names,
-            "customresourcedefinition.apiextensions.k8s.io/podgroups.muster.dev\n\
-             customresourcedefinition.apiextensions.k8s.io/clustertopologies.muster.dev\n"
-        );
+        let of =
+            |plural| format!("customresourcedefinition.apiextensions.k8s.io/{plural}.muster.dev\n");
+        let plurals = ["podgroups", "clustertopologies", "schedulingpolicies"];
+        assert_eq!(names, plurals.map(of).concat());
     }
 }

@@ -321,3 +321,37 @@ fn a_member_is_told_how_its_gang_stands_and_where_all_would_go() {
                member train-2: 0/2 nodes are available: 2 Insufficient cpu.\n";
     assert!(not.contains(why), "{not}");
 }
+
+#[test]
+fn the_policies_that_govern_a_pod_are_named_with_what_they_decide() {
+    let policy = |name: &str, spec: &str| {
+        format!(
+            "---\napiVersion: muster.dev/v1alpha1\nkind: SchedulingPolicy\nmetadata: {{name: {name}}}\n\
+             spec: {spec}\n"
+        )
+    };
+    let text = [
+        "apiVersion: v1\nkind: Node\nmetadata: {name: n}\n\
+         status: {allocatable: {cpu: \"4\", memory: 8Gi, pods: \"10\"}}\n"
+            .to_owned(),
+        "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: ml, labels: {team: ml}}\n"
+            .to_owned(),
+        policy("all", "{priority: 1, placement: {strategy: Spread}}"),
+        policy(
+            "ml",
+            "{priority: 2, namespaceSelector: {matchLabels: {team: ml}}, \
+             scoreWeights: [{plugin: ImageLocality, weight: 7}], placement: {strategy: Pack}}",
+        ),
+        policy("web", "{priority: 3, namespaceSelector: {matchLabels: {team: web}}}"),
+        "---\napiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: ml}\n\
+         spec: {schedulerName: muster}\n"
+            .to_owned(),
+    ]
+    .concat();
+    let table = ask(&text, "ml/p", Output::Table);
+    let expected = "policy ml (priority 2) decides scoreWeights[ImageLocality]=7, placement=Pack\n\
+                    policy all (priority 1) decides nothing here\n";
+    assert!(table.contains(expected), "{table}");
+    let value: Value = serde_json::from_str(&ask(&text, "ml/p", Output::Json)).unwrap();
+    assert_eq!(value["policies"][0]["name"], "ml", "{value}");
+}

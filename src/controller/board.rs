@@ -8,16 +8,18 @@ use std::fmt;
 use std::sync::Arc;
 
 use muster_api::k8s::{CoschedulingPodGroup, NativePodGroup, Node, Pod, Time};
-use muster_api::muster::{ClusterTopology, PodGroup, PodGroupStatus};
+use muster_api::muster::{ClusterTopology, PodGroup, PodGroupStatus, SchedulingPolicy};
 use muster_core::gang::Api;
 use muster_core::gang::status::Says;
 use muster_core::io::GroupSays;
+use muster_core::report::PolicyReport;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Note;
 use super::forms::{Form, Seen};
+use super::policies::Policies;
 use super::roll::Side;
 use super::state::State;
 use super::topologies::TopologyWrite;
@@ -98,6 +100,7 @@ pub struct Board {
     state: Mutex<State>,
     changed: Notify,
     served: [Notify; Api::COUNT],
+    policies: Policies,
 }
 
 impl Board {
@@ -160,6 +163,25 @@ impl Board {
     /// A watch speaks of topologies.
     pub fn note_topology(&self, note: Note<&ClusterTopology>) {
         self.with(|state| state.note_topology(note, Instant::now()));
+    }
+
+    /// A watch speaks of scheduling policies.
+    pub fn note_policy(&self, note: Note<&SchedulingPolicy>) {
+        self.policies.note(note);
+    }
+
+    /// The scheduler speaks of policies, and of what they say of groups.
+    pub fn report(&self, report: PolicyReport) {
+        let PolicyReport { policies, starts } = report;
+        self.policies.say(policies);
+        let key =
+            |gang: &muster_core::gang::GangKey| Key::of(gang.api, &gang.namespace, &gang.name);
+        let starts = starts.iter().map(|(gang, seconds)| (key(gang), *seconds)).collect();
+        self.with(|state| state.set_starts(&starts, Instant::now()));
+    }
+
+    pub(super) fn policies(&self) -> &Policies {
+        &self.policies
     }
 
     /// The scheduler speaks of a group.

@@ -1,9 +1,10 @@
 //! The controller: what pod groups and their members do, and what topologies have
 //! left, written as status.
 //!
-//! Owns: the [`Board`] on which watches note pod groups, members, topologies and nodes,
-//! when a status is written ([`pace`]), and the writes. What a status says is arithmetic
-//! of others (`muster_core::gang::status`, [`crate::topology`]). Must never write when the
+//! Owns: the [`Board`] on which watches note pod groups, members, topologies, nodes and
+//! policies, when a status is written ([`pace`], [`policies`]), and the writes. What a
+//! status says is arithmetic of others (`muster_core::gang::status`, [`crate::topology`]).
+//! Must never write when the
 //! lease might be lost, write more often than its pace allows, or hold up a
 //! watch.
 
@@ -14,6 +15,7 @@ mod ground;
 mod nodes;
 mod pace;
 mod patch;
+mod policies;
 mod roll;
 mod state;
 #[cfg(test)]
@@ -80,6 +82,7 @@ pub(crate) fn start(
     let fenced = Arc::new(Fenced { wire, leadership: leadership.clone() });
     Ok(tokio::spawn(async move {
         tokio::select! {
+            () = policies::control(board.clone(), fenced.clone(), leadership.clone()) => {}
             () = control(board, fenced, leadership, metrics) => {}
             () = end.wait() => {}
         }

@@ -1,7 +1,7 @@
 //! What the board holds, and what follows from it. No I/O, no clock, no lock.
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,6 +50,8 @@ struct Group {
     flying: bool,
     /// A member is or was ours to schedule.
     ours: bool,
+    /// How long members may take to start, if the group does not say.
+    start: Option<i32>,
 }
 
 /// How far the list of a watch has come.
@@ -319,6 +321,21 @@ impl State {
         }
     }
 
+    /// What policies say of how long members may take to start, by group.
+    pub(super) fn set_starts(&mut self, starts: &BTreeMap<Key, i32>, now: Instant) {
+        let mut changed = Vec::new();
+        for (key, group) in &mut self.groups {
+            let start = starts.get(key).copied();
+            if group.start != start {
+                group.start = start;
+                changed.push(key.clone());
+            }
+        }
+        for key in changed {
+            self.look_at(&key, now + GATHER, now);
+        }
+    }
+
     /// Puts a group on the agenda, unless it is on it for an earlier time.
     fn look_at(&mut self, key: &Key, at: Instant, since: Instant) {
         let Some(group) = self.groups.get_mut(key) else { return };
@@ -470,8 +487,12 @@ impl Group {
         let said = asks
             .then(|| domains.said(&object.spec, self.roll.members(), previous.to_mut(), &self.says))
             .flatten();
+        let mut spec = Cow::Borrowed(&object.spec);
+        if spec.start_timeout_seconds.is_none() && self.start.is_some() {
+            spec.to_mut().start_timeout_seconds = self.start;
+        }
         let facts = Facts {
-            spec: &object.spec,
+            spec: &spec,
             generation: object.generation,
             says: said.as_ref().unwrap_or(&self.says),
             previous: &previous,

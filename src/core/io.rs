@@ -77,6 +77,8 @@ pub enum Kind {
     PodDisruptionBudget,
     /// Priority classes.
     PriorityClass,
+    /// Scheduling policies.
+    SchedulingPolicy,
     /// Pod groups of Muster's own.
     PodGroup,
     /// Pod groups of Kubernetes.
@@ -95,7 +97,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Node,
         Self::Pod,
         Self::Namespace,
@@ -112,6 +114,7 @@ impl Kind {
         Self::VolumeAttachment,
         Self::PodDisruptionBudget,
         Self::PriorityClass,
+        Self::SchedulingPolicy,
         Self::PodGroup,
         Self::NativePodGroup,
         Self::CoschedulingPodGroup,
@@ -188,6 +191,8 @@ pub enum Object {
     PodDisruptionBudget(k8s::PodDisruptionBudget),
     /// A priority class.
     PriorityClass(k8s::PriorityClass),
+    /// A scheduling policy.
+    SchedulingPolicy(muster::SchedulingPolicy),
     /// A pod group of Muster's own.
     PodGroup(muster::PodGroup),
     /// A pod group of Kubernetes.
@@ -217,6 +222,7 @@ impl Object {
             Self::VolumeAttachment(_) => Kind::VolumeAttachment,
             Self::PodDisruptionBudget(_) => Kind::PodDisruptionBudget,
             Self::PriorityClass(_) => Kind::PriorityClass,
+            Self::SchedulingPolicy(_) => Kind::SchedulingPolicy,
             Self::PodGroup(_) => Kind::PodGroup,
             Self::NativePodGroup(_) => Kind::NativePodGroup,
             Self::CoschedulingPodGroup(_) => Kind::CoschedulingPodGroup,
@@ -242,6 +248,7 @@ impl Object {
             Self::VolumeAttachment(o) => &o.metadata,
             Self::PodDisruptionBudget(o) => &o.metadata,
             Self::PriorityClass(o) => &o.metadata,
+            Self::SchedulingPolicy(o) => &o.metadata,
             Self::PodGroup(o) => &o.metadata,
             Self::NativePodGroup(o) => &o.metadata,
             Self::CoschedulingPodGroup(o) => &o.metadata,

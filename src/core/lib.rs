@@ -20,6 +20,7 @@ pub mod io;
 pub mod model;
 pub mod outbox;
 pub mod plugins;
+pub mod policy;
 mod preemption;
 mod queue;
 pub mod report;

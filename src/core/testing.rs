@@ -263,7 +263,7 @@ impl ClusterExt for Cluster {
         let shape = self.shape_of(&pending);
         let shape = self.intern_shape(shape);
         let mut pod = model_pod(wire, shape);
-        pod.group = self.join_group(wire);
+        pod.group = self.join_group(wire, pod.ours);
         let pod = self.add_pod(pod);
         if !wire.spec.node_name.is_empty() {
             self.put(pod, &wire.spec.node_name);
@@ -287,6 +287,7 @@ pub(crate) fn model_pod(wire: &k8s::Pod, shape: crate::model::ShapeId) -> Pod {
         },
         shape,
         scheduler_name: Arc::from(wire.spec.scheduler_name.as_str()),
+        ours: wire.spec.scheduler_name == SCHEDULER,
         stage: PodStage::Pending,
         priority: wire.spec.priority.unwrap_or(0),
         may_preempt: true,

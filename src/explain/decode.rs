@@ -37,7 +37,7 @@ pub(crate) fn decode(document: &Document) -> Result<Decoded> {
         "PodDisruptionBudget" => group == "policy/v1",
         "PriorityClass" => group == "scheduling.k8s.io/v1",
         "PodGroup" => POD_GROUPS.contains(&group),
-        "ClusterTopology" => group == "muster.dev/v1alpha1",
+        "ClusterTopology" | "SchedulingPolicy" => group == "muster.dev/v1alpha1",
         _ => group == "storage.k8s.io/v1",
     };
     let object = match kind {
@@ -78,6 +78,7 @@ pub(crate) fn decode(document: &Document) -> Result<Decoded> {
         "PriorityClass" => Object::PriorityClass(read(document, "priorityclasses")?),
         "PodGroup" => pod_group(document, group)?,
         "ClusterTopology" => Object::ClusterTopology(read(document, "clustertopologies")?),
+        "SchedulingPolicy" => Object::SchedulingPolicy(read(document, "schedulingpolicies")?),
         "VolumeAttachment" => Object::VolumeAttachment(read(document, "volumeattachments")?),
         other => return Ok(Decoded::Unread(other.to_owned())),
     };

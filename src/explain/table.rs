@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use muster_core::Explanation;
-use muster_core::report::{GangView, NodeVerdict, PreemptionView};
+use muster_core::report::{GangView, NodeVerdict, PolicyInForce, PreemptionView};
 
 /// Rejected nodes that are listed by name; more are counted by reason.
 const NAMED: usize = 20;
@@ -26,6 +26,11 @@ pub fn table(e: &Explanation) -> String {
     }
     if let Some(gang) = &e.gang {
         members(&mut out, gang);
+    }
+    for PolicyInForce { name, priority, decides } in &e.policies {
+        let decides =
+            if decides.is_empty() { "nothing here".to_owned() } else { decides.join(", ") };
+        let _ = writeln!(out, "policy {name} (priority {priority}) decides {decides}");
     }
     if let Some(preemption) = &e.preemption {
         victims(&mut out, preemption);

@@ -27,6 +27,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use muster_core::audit::{Audit, Audited};
+use muster_core::report::PolicyReport;
 use muster_core::{Config, Core, Profile};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -239,6 +240,7 @@ impl Scheduler {
             listed_at: None,
             leads_since: None,
             gauges: Instant::now(),
+            reported: (PolicyReport::default(), 0, Instant::now()),
             compared: Instant::now(),
             verbosity: 0,
         };

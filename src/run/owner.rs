@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use muster_core::audit::Audited;
 use muster_core::framework::ExtenderId;
 use muster_core::io::{Effect, Input, Kind, Request};
-use muster_core::report::Observation;
+use muster_core::report::{Observation, PolicyReport};
 use muster_core::{CacheView, QueueView, Reload, ReloadError};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
@@ -45,6 +45,8 @@ const MIN_STEP: Duration = Duration::from_millis(4);
 pub const SETTLE: Duration = Duration::from_millis(250);
 /// Longest sleep: gauges are refreshed and the log level is looked at.
 const MAX_SLEEP: Duration = Duration::from_millis(250);
+/// How often the pods that policies govern are counted.
+const COUNT: Duration = Duration::from_secs(1);
 /// How often a checked build compares all that the core believes with what it was
 /// told: the steps between are checked one by one.
 const COMPARE: Duration = Duration::from_secs(10);
@@ -112,6 +114,8 @@ pub(super) struct Owner {
     /// Since when we lead without a break.
     pub(super) leads_since: Option<Instant>,
     pub(super) gauges: Instant,
+    /// What was last told of policies, of which generation, and when.
+    pub(super) reported: (PolicyReport, u64, Instant),
     /// When the core was last compared with its checker's picture.
     pub(super) compared: Instant,
     pub(super) verbosity: u8,
@@ -327,6 +331,7 @@ impl Owner {
             }
             self.metrics.observe(&observation);
         }
+        self.report_policies();
         if self.gauges.elapsed() < MAX_SLEEP {
             return;
         }
@@ -335,6 +340,22 @@ impl Owner {
         self.metrics.set_gangs(&self.core.core().gang_counts());
         self.metrics.set_unschedulable(&self.core.core().unschedulable_by_plugin());
         self.look_at_verbosity();
+    }
+
+    /// Tells the controller what is true of policies: changes of them at once, numbers of
+    /// pods now and then.
+    fn report_policies(&mut self) {
+        let generation = self.core.core().policies_generation();
+        let (told, of, at) = &mut self.reported;
+        if *of == generation && at.elapsed() < COUNT {
+            return;
+        }
+        (*of, *at) = (generation, Instant::now());
+        let report = self.core.core().policy_report();
+        if *told != report {
+            told.clone_from(&report);
+            self.board.report(report);
+        }
     }
 
     /// The verbosity can be changed while we run.

@@ -7,7 +7,7 @@ use muster_api::k8s::{
     ObjectMeta, PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, PriorityClass,
     ReplicaSet, ReplicationController, Service, StatefulSet, StorageClass, VolumeAttachment,
 };
-use muster_api::muster::{self, ClusterTopology, PodGroup};
+use muster_api::muster::{self, ClusterTopology, PodGroup, SchedulingPolicy};
 use muster_core::io::{Change, Input, Kind, Object, ObjectKey};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -234,4 +234,5 @@ kept! {
     PodDisruptionBudget, "policy", "v1", "poddisruptionbudgets";
     PriorityClass, "scheduling.k8s.io", "v1", "priorityclasses";
     ClusterTopology, muster::GROUP, muster::VERSION, ClusterTopology::PLURAL, note_topology;
+    SchedulingPolicy, muster::GROUP, muster::VERSION, SchedulingPolicy::PLURAL, note_policy;
 }

@@ -20,6 +20,7 @@ mod parity;
 mod placement;
 mod pod_group;
 mod points;
+mod policies;
 mod reload;
 mod serve;
 mod several;

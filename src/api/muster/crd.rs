@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use super::schema;
 use super::{
     ClusterTopology, ClusterTopologySpec, ClusterTopologyStatus, GROUP, PodGroup, PodGroupSpec,
-    PodGroupStatus, VERSION,
+    PodGroupStatus, SchedulingPolicy, SchedulingPolicySpec, SchedulingPolicyStatus, VERSION,
 };
 
 /// Every definition, in the order in which they are printed.
 #[must_use]
 pub fn crds() -> Vec<Value> {
-    vec![pod_group(), cluster_topology()]
+    vec![pod_group(), cluster_topology(), scheduling_policy()]
 }
 
 /// Longest name: members name their group in a label.
@@ -92,6 +92,33 @@ fn cluster_topology() -> Value {
         columns,
         spec: schema::of::<ClusterTopologySpec>(),
         status: schema::of::<ClusterTopologyStatus>(),
+        rules: None,
+    }
+    .into_value()
+}
+
+fn scheduling_policy() -> Value {
+    let accepted = ".status.conditions[?(@.type==\"Accepted\")]";
+    let columns = json!([
+        column("Priority", "integer", ".spec.priority", "Which policy wins."),
+        column("Pods", "integer", ".status.governedPods", "Pods that it governs."),
+        column("Accepted", "string", &format!("{accepted}.status"), "Whether it is in force."),
+        column("Reason", "string", &format!("{accepted}.reason"), "Why it is, or is not."),
+        column("Age", "date", ".metadata.creationTimestamp", "Time since it was created."),
+    ]);
+    Definition {
+        kind: SchedulingPolicy::KIND,
+        plural: SchedulingPolicy::PLURAL,
+        singular: "schedulingpolicy",
+        short: "msp",
+        scope: "Cluster",
+        description: "How the pods it governs are placed: weights of scores, full or empty nodes \
+            first, what holds for gangs that leave it out. A change acts on the next pod that is \
+            placed, without a restart.",
+        max_name: MAX_CLUSTER_NAME,
+        columns,
+        spec: schema::of::<SchedulingPolicySpec>(),
+        status: schema::of::<SchedulingPolicyStatus>(),
         rules: None,
     }
     .into_value()

@@ -11,6 +11,7 @@
 mod cluster_topology;
 mod crd;
 mod pod_group;
+mod scheduling_policy;
 mod schema;
 mod status;
 mod topology;
@@ -23,6 +24,11 @@ pub use crd::crds;
 pub use pod_group::{
     Disruption, DisruptionMode, HalfBound, MAX_MEMBERS, MAX_ROLES, MAX_SECONDS, PodGroup,
     PodGroupSpec, Reservation, Role,
+};
+pub use scheduling_policy::{
+    GangDefaults, MAX_POLICY_PRIORITY, MAX_WEIGHT, MAX_WEIGHTS, PlacementPolicy, PlacementStrategy,
+    SchedulingPolicy, SchedulingPolicySpec, SchedulingPolicyStatus, ScoreWeight, TopologyDefault,
+    policy_condition, policy_reason,
 };
 pub use status::{
     Condition, Domain, MAX_CONDITIONS, MAX_MESSAGE, MemberCounts, Phase, PodGroupStatus,

@@ -227,7 +227,7 @@ pub struct Domain {
     pub value: String,
 }
 
-/// One thing that is true, false or not known of a group.
+/// One thing that is true, false or not known of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {

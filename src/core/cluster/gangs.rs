@@ -15,6 +15,7 @@ use crate::gang::{Api, Count, GangId, GangKey, GangSpec};
 use crate::hash::TextMap;
 use crate::io::Object;
 use crate::model::{LabelSet, Pod, PodId, PodStage};
+use crate::policy::GangTerms;
 
 /// Members that have ended and are remembered, per gang.
 const MAX_ENDED: usize = 20_000;
@@ -32,6 +33,8 @@ pub struct Gang {
     pub formed: bool,
     /// It was formed before.
     pub was_formed: bool,
+    /// What policies say of it; its spec has it where its group leaves it out.
+    pub terms: GangTerms,
     /// Members that have succeeded, by UID, with their labels.
     succeeded: BTreeMap<Box<str>, (u64, Arc<LabelSet>)>,
     seen: u64,
@@ -71,6 +74,7 @@ impl Gangs {
             members: BTreeSet::new(),
             formed: false,
             was_formed: false,
+            terms: GangTerms::default(),
             succeeded: BTreeMap::new(),
             seen: 0,
         }));
@@ -113,8 +117,13 @@ impl Cluster {
     /// Gangs that ask where their members are, relative to each other.
     pub(crate) fn gangs_with_topology(&self) -> Vec<GangId> {
         let asks = |gang: &Arc<Gang>| gang.spec.as_ref().is_some_and(|spec| spec.has_topology());
+        self.gangs().filter(|(_, gang)| asks(gang)).map(|(id, _)| id).collect()
+    }
+
+    /// Every gang, in order of numbers.
+    pub(crate) fn gangs(&self) -> impl Iterator<Item = (GangId, &Arc<Gang>)> {
         let slots = self.gangs.slots.iter().zip(0..);
-        slots.filter(|(gang, _)| gang.as_ref().is_some_and(asks)).map(|(_, i)| GangId(i)).collect()
+        slots.filter_map(|(gang, i)| Some((GangId(i), gang.as_ref()?)))
     }
 
     /// The gang of that name.
@@ -171,6 +180,7 @@ impl Cluster {
         let id = gangs.claim(key_of(api, &meta.namespace, &meta.name));
         let gang = gangs.get_mut(id)?;
         gang.seen = seen;
+        spec = spec.under(&gang.terms);
         let same = gang.spec.as_ref().is_some_and(|before| spec.asks_as(before));
         let another = gang.spec.as_ref().is_some_and(|before| before.uid != spec.uid);
         gang.was_formed = spec.was_bound || gang.was_formed && !another;

@@ -9,11 +9,13 @@ mod away;
 mod chunked;
 mod data;
 mod gangs;
+mod governance;
 mod index;
 mod journal;
 mod kin;
 #[cfg(test)]
 mod kin_tests;
+mod load;
 mod node_set;
 mod nodes;
 mod nominations;
@@ -84,6 +86,8 @@ pub struct Cluster {
     shapes: ShapeTable,
     volumes: Volumes,
     policies: Policies,
+    governance: Arc<governance::Governance>,
+    load: load::Load,
     nominations: Nominations,
     /// For how many seconds at least room is kept for a gang.
     kept_seconds: i64,
@@ -150,6 +154,8 @@ impl Cluster {
             shapes: self.shapes.clone(),
             volumes: self.volumes.clone(),
             policies: self.policies.clone(),
+            governance: Arc::clone(&self.governance),
+            load: self.load.clone(),
             nominations: self.nominations.clone(),
             kept_seconds: self.kept_seconds,
             data: self.data.clone(),
@@ -210,6 +216,7 @@ impl Cluster {
         let before = existing.map(|_| self.snapshot_node(node));
         if let Some(before) = &before {
             Arc::make_mut(&mut self.index).remove(node, &before.info);
+            self.weigh_node(node, false);
         }
         let table = Arc::make_mut(&mut self.resources);
         self.columns.set_allocatable(node, &wire.status.allocatable, table);
@@ -225,6 +232,7 @@ impl Cluster {
             self.live.insert(node);
             self.live_count += 1;
         }
+        self.weigh_node(node, true);
         let actions = self.actions_since(node, before.as_ref());
         if actions != crate::framework::Actions::NONE {
             self.journal.push(node);
@@ -241,6 +249,7 @@ impl Cluster {
         let node = self.index.node(name)?;
         let info = self.infos.get(node.index()).clone();
         Arc::make_mut(&mut self.index).remove(node, &info);
+        self.weigh_node(node, false);
         self.live.remove(node);
         self.live_count -= 1;
         self.labelled += 1;
@@ -395,7 +404,7 @@ impl Cluster {
         }
         if let Some(pod) = self.pods.get_mut(id.0 as usize).take() {
             self.release_shape(pod.shape);
-            Arc::make_mut(&mut self.kin).leave(pod.group);
+            Arc::make_mut(&mut self.kin).leave(pod.group, pod.ours);
             self.free_pods.push(id);
             self.pod_count -= 1;
         }
@@ -489,7 +498,8 @@ impl Cluster {
     /// not fit 64 bits, or did not before: it must be counted afresh then.
     fn charge(&mut self, node: NodeId, requests: &PodRequests, add: bool) -> bool {
         self.columns.grow(self.infos.len(), self.resources.len());
-        let i = node.index();
+        self.grow_load();
+        let (i, exists) = (node.index(), self.live.contains(node));
         let mut exact = true;
         let mut apply = |cell: &mut i64, amount: i64| {
             let sum = if add { cell.checked_add(amount) } else { cell.checked_sub(amount) };
@@ -503,7 +513,12 @@ impl Cluster {
             if id == ResId::MEMORY && bug!(self.bugs, Overcommit) {
                 continue;
             }
-            apply(self.columns.requested[id.index()].get_mut(i), amount);
+            let cell = self.columns.requested[id.index()].get_mut(i);
+            let before = *cell;
+            apply(cell, amount);
+            if exists {
+                self.load.request(id, before, *cell);
+            }
         }
         apply(self.columns.nonzero_cpu.get_mut(i), requests.nonzero_cpu);
         apply(self.columns.nonzero_memory.get_mut(i), requests.nonzero_memory);
@@ -530,8 +545,12 @@ impl Cluster {
             memory += i128::from(requests.nonzero_memory);
         }
         let cut = |sum: i128| sum.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
-        for (column, sum) in self.columns.requested.iter_mut().zip(requested) {
-            *column.get_mut(i) = cut(sum);
+        let exists = self.live.contains(node);
+        for (at, (column, sum)) in self.columns.requested.iter_mut().zip(requested).enumerate() {
+            let before = std::mem::replace(column.get_mut(i), cut(sum));
+            if exists {
+                self.load.request(ResId(at as u16), before, cut(sum));
+            }
         }
         *self.columns.nonzero_cpu.get_mut(i) = cut(cpu);
         *self.columns.nonzero_memory.get_mut(i) = cut(memory);
@@ -613,8 +632,9 @@ impl Cluster {
         let mut shape = crate::model::compile_pod(pod, profile, table);
         if profile.is_some() {
             shape.priority = self.policies.priority_of(pod);
-            let owner = Owner::of(&pod.metadata);
-            self.relate(&mut shape, &self.group_key(pod), owner.as_ref());
+            let (owner, group) = (Owner::of(&pod.metadata), self.group_key(pod));
+            self.relate(&mut shape, &group, owner.as_ref());
+            shape.scoring = self.scoring_of(&group);
         }
         shape
     }

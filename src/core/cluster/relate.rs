@@ -76,29 +76,29 @@ impl Cluster {
     }
 
     /// Joins the group of a pod that is about to be added.
-    pub(crate) fn join_group(&mut self, wire: &k8s::Pod) -> GroupId {
+    pub(crate) fn join_group(&mut self, wire: &k8s::Pod, ours: bool) -> GroupId {
         let key = self.group_key(wire);
-        Arc::make_mut(&mut self.kin).join(key)
+        Arc::make_mut(&mut self.kin).join(key, ours)
     }
 
     /// A pod's labels, or its being on the way out, may have changed. Its group
     /// before, if they have.
     pub(crate) fn regroup(&mut self, id: PodId, wire: &k8s::Pod) -> Option<Arc<GroupKey>> {
         let pod = self.pod(id)?;
-        let (old, stage, shape) = (pod.group, pod.stage, pod.shape);
+        let (old, stage, shape, ours) = (pod.group, pod.stage, pod.shape, pod.ours);
         let before = Arc::clone(self.kin.group(old));
         let key = self.group_key(wire);
         if *before == key {
             return None;
         }
-        let new = Arc::make_mut(&mut self.kin).join(key);
+        let new = Arc::make_mut(&mut self.kin).join(key, ours);
         if let Some(node) = stage.node() {
             let terms = Arc::clone(self.shapes.links(shape));
             self.tally.shift(&self.kin, old, &terms.terms, node, false);
             self.tally.shift(&self.kin, new, &terms.terms, node, true);
             self.journal.push(node);
         }
-        Arc::make_mut(&mut self.kin).leave(old);
+        Arc::make_mut(&mut self.kin).leave(old, ours);
         if let Some(pod) = self.pod_mut(id) {
             pod.group = new;
             pod.settled = u64::MAX;
@@ -141,16 +141,21 @@ impl Cluster {
         if std::mem::replace(&mut pod.settled, epoch) == epoch {
             return None;
         }
+        let scoring = self.scoring_of_group(self.pod(id)?.group);
         let pod = self.pod(id)?;
         let (shape, group) = (self.shape(pod.shape), self.kin.group(pod.group));
         shape.profile?;
         let matched = self.kin.terms_on_group(pod.group);
         let siblings = self.siblings(shape, group, pod.owner.as_ref());
-        if matched == shape.related.matched && siblings == shape.related.siblings {
+        if matched == shape.related.matched
+            && siblings == shape.related.siblings
+            && scoring == shape.scoring
+        {
             return None;
         }
         let mut fresh = (**shape).clone();
         relate(&mut fresh, group, matched, siblings);
+        fresh.scoring = scoring;
         Some(fresh)
     }
 

@@ -39,6 +39,7 @@ impl Core {
             self.queue.forget_gang(id);
             return self.forget_words(id);
         }
+        let news = self.govern_gang(id) || news;
         // Until it is over the round has the say.
         if self.has_whole_round(id) {
             return;

@@ -161,7 +161,15 @@ impl Core {
         }
         let seen = self.relists[kind as usize];
         if kind.is_relation() {
-            self.cluster.set_related(&object, seen);
+            if self.cluster.set_related(&object, seen) && kind == Kind::Namespace {
+                self.namespace_changed(&object.metadata().name);
+            }
+            return;
+        }
+        if let Object::SchedulingPolicy(policy) = &object {
+            if self.cluster.set_scheduling_policy(policy, seen) {
+                self.scheduling_policies_changed();
+            }
             return;
         }
         if kind.is_policy() {
@@ -189,7 +197,17 @@ impl Core {
 
     fn delete_object(&mut self, now: Tick, kind: Kind, key: &ObjectKey) {
         if kind.is_relation() {
-            self.cluster.remove_related(kind, &key.namespace, &key.name);
+            if self.cluster.remove_related(kind, &key.namespace, &key.name)
+                && kind == Kind::Namespace
+            {
+                self.namespace_changed(&key.name);
+            }
+            return;
+        }
+        if kind == Kind::SchedulingPolicy {
+            if self.cluster.remove_scheduling_policy(&key.name) {
+                self.scheduling_policies_changed();
+            }
             return;
         }
         if kind.is_policy() {
@@ -311,6 +329,7 @@ impl Core {
     pub(super) fn insert_pod(&mut self, key: Box<str>, wire: &k8s::Pod, shape: PodShape) -> PodId {
         let shape = self.cluster.intern_shape(shape);
         let meta = &wire.metadata;
+        let ours = self.by_scheduler.contains_key(wire.spec.scheduler_name.as_str());
         let mut pod = Pod {
             key: PodRef {
                 namespace: meta.namespace.as_str().into(),
@@ -319,6 +338,7 @@ impl Core {
             },
             shape,
             scheduler_name: wire.spec.scheduler_name.as_str().into(),
+            ours,
             stage: PodStage::Pending,
             priority: 0,
             may_preempt: true,
@@ -337,7 +357,7 @@ impl Core {
             conditions: Box::default(),
             created: Tick(meta.creation_timestamp.unwrap_or_default().0),
             seen: 0,
-            group: self.cluster.join_group(wire),
+            group: self.cluster.join_group(wire, ours),
             gang: None,
             owner: Owner::of(meta),
             settled: u64::MAX,
@@ -634,7 +654,13 @@ impl Core {
             }
             relation if relation.is_relation() => {
                 for (namespace, name) in self.cluster.stale_related(relation, seen) {
-                    self.cluster.remove_related(relation, &namespace, &name);
+                    let key = ObjectKey { namespace, name, uid: String::new() };
+                    self.delete_object(now, relation, &key);
+                }
+            }
+            Kind::SchedulingPolicy => {
+                if self.cluster.sweep_scheduling_policies(seen) {
+                    self.scheduling_policies_changed();
                 }
             }
             group if group.is_pod_group() => {

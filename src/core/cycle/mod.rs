@@ -12,6 +12,7 @@ mod extend_bind;
 mod failure;
 mod feed;
 mod gang;
+mod govern;
 mod half_bound;
 mod ingest;
 mod inspect;
@@ -55,7 +56,7 @@ use crate::preemption::Preemptor;
 use crate::queue::{Backoff, EXTENDER, Popped, Queue, QueueCx};
 use crate::report::{
     Asked, AttemptResult, CacheNode, CacheView, Explanation, GangCounts, GangView, Observation,
-    PendingCounts, QueueView, QueuedPod, TieSeed, explain,
+    PendingCounts, PolicyInForce, QueueView, QueuedPod, TieSeed, explain,
 };
 use binding::Binding;
 use extend::Attempt;
@@ -244,8 +245,10 @@ impl Core {
             #[cfg(any(test, feature = "seeded-bugs"))]
             on: config.bug,
         };
+        let mut cluster = Cluster::with(bugs);
+        cluster.set_score_plugins(govern::score_plugins(config.profiles.iter()));
         Self {
-            cluster: Cluster::with(bugs),
+            cluster,
             by_scheduler: names.map(|(i, p)| (Arc::clone(p.scheduler_name()), i)).collect(),
             profiles: config.profiles.into_iter().map(Arc::new).collect(),
             version: 0,
@@ -449,6 +452,7 @@ impl Core {
             self.queue.remove(pod);
             return Some(decision);
         }
+        self.cluster.weigh_load();
         if let Some(settled) = self.cluster.settle(pod) {
             self.swap_shape(pod, settled);
         }
@@ -589,14 +593,16 @@ impl Core {
     pub fn question(&self, namespace: &str, name: &str) -> Option<Question> {
         let pod = *self.by_key.get(ingest::key_text(namespace, name).as_str())?;
         let mut cluster = self.cluster.fork();
+        cluster.weigh_load();
         let settled = cluster.settle(pod).map(Arc::new);
         let record = cluster.pod(pod)?;
         let shape = settled.unwrap_or_else(|| Arc::clone(cluster.shape(record.shape)));
         let profile = Arc::clone(self.profiles.get(usize::from(shape.profile?.0))?);
         let ties = self.tie_seed(record.shape);
+        let policies = cluster.policies_on(record.group);
         let record = record.clone();
         let gang = self.gang_view(pod);
-        Some(Question { pod, record, profile, shape, cluster, ties, gang })
+        Some(Question { pod, record, profile, shape, cluster, ties, gang, policies })
     }
 
     /// Explains a pod that need not exist, under a profile by position. If a pod
@@ -610,19 +616,22 @@ impl Core {
     ) -> Explanation {
         let gang = self.try_gang_of(now, &wire.metadata.namespace, &wire.metadata.name);
         self.delete_pod(now, &wire.metadata.namespace, &wire.metadata.name);
+        self.cluster.weigh_load();
         let shape = self.compile(wire, Some(crate::framework::ProfileId(profile)));
+        let policies = self.cluster.policies_for(wire);
         let pod = format!("{}/{}", wire.metadata.namespace, wire.metadata.name);
-        let policies = self.cluster.policies();
+        let ranks = self.cluster.policies();
         let nominated = wire.status.nominated_node_name.as_str();
         let preemptor = Preemptor {
             id: None,
-            priority: policies.priority_of(wire),
-            may_preempt: policies.may_preempt(wire),
+            priority: ranks.priority_of(wire),
+            may_preempt: ranks.may_preempt(wire),
             nominated: Some(nominated).filter(|name| !name.is_empty()),
         };
         let asked = Asked { pod: &pod, preemptor };
         let profile = &self.profiles[usize::from(profile)];
-        Explanation { gang, ..explain(&asked, profile, &shape, &mut self.cluster, None) }
+        let answer = explain(&asked, profile, &shape, &mut self.cluster, None);
+        Explanation { gang, policies, ..answer }
     }
 
     /// Takes a node for a pod that need not exist, as a cycle of a profile does
@@ -748,6 +757,7 @@ pub struct Question {
     cluster: Cluster,
     ties: TieSeed,
     gang: Option<GangView>,
+    policies: Vec<PolicyInForce>,
 }
 
 impl Question {
@@ -758,7 +768,7 @@ impl Question {
         let asked = Asked { pod: &key, preemptor: Preemptor::of(self.pod, &self.record) };
         let cluster = &mut self.cluster;
         let answer = explain(&asked, &self.profile, &self.shape, cluster, Some(self.ties));
-        Explanation { gang: self.gang, ..answer }
+        Explanation { gang: self.gang, policies: self.policies, ..answer }
     }
 }
 

@@ -156,11 +156,16 @@ impl Prepared {
             let Some(score) = weighted.plugin.as_score() else {
                 continue;
             };
+            let own = shape.scoring.as_ref().and_then(|s| s.weight(weighted.plugin.name()));
+            let weight = own.unwrap_or(weighted.weight);
+            if weight == 0 {
+                continue; // a policy says that it does not count
+            }
             match score.pre_score(shape, cluster) {
                 PreScoreResult::Skip => {}
                 PreScoreResult::Go(state) => self.ratings.push(Rating {
                     plugin: i,
-                    weight: weighted.weight,
+                    weight,
                     normalize: score.normalize(),
                     state,
                     by_class: score.by_class().is_some(),

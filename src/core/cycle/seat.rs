@@ -218,6 +218,7 @@ impl Core {
     /// Members that could be seated, the oldest first.
     fn candidates(&mut self, id: GangId, spec: &GangSpec) -> Vec<Candidate> {
         let mut pods: Vec<PodId> = self.queue.gathered(id).collect();
+        self.cluster.weigh_load();
         for &pod in &pods {
             if let Some(settled) = self.cluster.settle(pod) {
                 self.swap_shape(pod, settled);

@@ -6,6 +6,7 @@ use muster_api::muster::{HalfBound, MAX_MEMBERS, PodGroup, Reservation, conditio
 use super::Wish;
 use crate::io::{Object, Tick};
 use crate::model::{LabelSet, Selector};
+use crate::policy::GangTerms;
 
 /// How long room may be held before the minimum is bound, if nothing else is said.
 const TIMEOUT_SECONDS: i64 = 300;
@@ -39,6 +40,16 @@ pub struct GangSpec {
     pub uid: Box<str>,
     /// Its status says that the minimum was bound once.
     pub was_bound: bool,
+    /// What it leaves to policies.
+    left: Left,
+}
+
+/// What a group leaves to policies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Left {
+    timeout: bool,
+    starvation: bool,
+    release: bool,
 }
 
 /// A kind of members.
@@ -84,6 +95,7 @@ impl GangSpec {
             created: Tick(meta.creation_timestamp.unwrap_or_default().0),
             uid: meta.uid.as_str().into(),
             was_bound: false,
+            left: Left { timeout: true, starvation: true, release: true },
         }
     }
 
@@ -108,6 +120,11 @@ impl GangSpec {
             class: spec.priority_class_name.as_deref().map(Into::into),
             was_bound: group.status.scheduled_time.is_some()
                 || group.status.is_true(condition::SCHEDULED),
+            left: Left {
+                timeout: spec.schedule_timeout_seconds.is_none(),
+                starvation: spec.starvation_seconds.is_none(),
+                release: spec.when_half_bound.is_none(),
+            },
             ..plain
         }
     }
@@ -131,14 +148,30 @@ impl GangSpec {
 
     fn coscheduling(group: &CoschedulingPodGroup) -> Self {
         let spec = &group.spec;
+        let timeout = spec.schedule_timeout_seconds.filter(|seconds| *seconds > 0);
+        let plain = Self::plain(&group.metadata, spec.min_member);
         Self {
-            timeout_seconds: spec
-                .schedule_timeout_seconds
-                .filter(|seconds| *seconds > 0)
-                .map_or(TIMEOUT_SECONDS, i64::from),
+            timeout_seconds: timeout.map_or(TIMEOUT_SECONDS, i64::from),
             was_bound: matches!(group.status.phase.as_str(), "Scheduled" | "Running" | "Finished"),
-            ..Self::plain(&group.metadata, spec.min_member)
+            left: Left { timeout: timeout.is_none(), ..plain.left },
+            ..plain
         }
+    }
+
+    /// The same under what policies say, where the group leaves it out. What they say of
+    /// topology is in the terms; whoever places gangs by topology asks there.
+    #[must_use]
+    pub fn under(mut self, terms: &GangTerms) -> Self {
+        if self.left.timeout {
+            self.timeout_seconds = terms.timeout_seconds.unwrap_or(TIMEOUT_SECONDS);
+        }
+        if self.left.starvation {
+            self.starvation_seconds = terms.starvation_seconds;
+        }
+        if self.left.release {
+            self.release = terms.release.unwrap_or(true);
+        }
+        self
     }
 
     /// Which role a member with these labels has.

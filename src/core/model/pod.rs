@@ -15,6 +15,7 @@ use crate::cluster::{AwayId, GroupId, NodeId, Owner};
 use crate::framework::ProfileId;
 use crate::gang::GangId;
 use crate::io::{PodRef, Tick};
+use crate::policy::Scoring;
 
 /// A pod the core knows: a dense index, reused after the pod is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,6 +70,8 @@ pub struct PodShape {
     pub named: Box<[Box<str>]>,
     /// What plugins read of it beside the rest, by plugin.
     pub facets: Box<[(&'static str, Box<str>)]>,
+    /// What policies say of its scores; filled in by the cluster.
+    pub scoring: Option<Arc<Scoring>>,
 }
 
 impl PodShape {
@@ -112,6 +115,8 @@ pub struct Pod {
     pub shape: ShapeId,
     /// Scheduler it asks for.
     pub scheduler_name: Arc<str>,
+    /// That scheduler is one of ours.
+    pub ours: bool,
     /// Stage.
     pub stage: PodStage,
     /// Priority, 0 if unset.
@@ -199,6 +204,7 @@ pub fn compile_pod(
             features: Features::default(),
             named: Box::default(),
             facets: Box::default(),
+            scoring: None,
         };
     }
     let affinity = spec.affinity.as_ref().and_then(|a| a.node_affinity.as_ref());
@@ -229,6 +235,7 @@ pub fn compile_pod(
         features: Features::required(spec),
         named: named(spec),
         facets: Box::default(),
+        scoring: None,
     }
 }
 

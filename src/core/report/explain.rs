@@ -37,6 +37,20 @@ pub struct Explanation {
     /// The gang that it goes with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gang: Option<GangView>,
+    /// The scheduling policies that govern it, the highest priority first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub policies: Vec<PolicyInForce>,
+}
+
+/// A scheduling policy that governs a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PolicyInForce {
+    /// Its name.
+    pub name: String,
+    /// Its priority.
+    pub priority: i32,
+    /// What it decides of how the pod is placed: what no higher one does.
+    pub decides: Vec<String>,
 }
 
 /// How the gang of a pod stands.
@@ -169,6 +183,7 @@ fn judge(
         message: String::new(),
         preemption: None,
         gang: None,
+        policies: Vec::new(),
     };
     if cluster.node_count() == 0 {
         out.message = crate::cycle::no_nodes().to_string();

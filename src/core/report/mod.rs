@@ -9,10 +9,14 @@ mod observe;
 mod preemption;
 mod views;
 
-pub use explain::{Explanation, GangView, NodeVerdict, PreemptionView, TieSeed, VictimsView};
+pub use explain::{
+    Explanation, GangView, NodeVerdict, PolicyInForce, PreemptionView, TieSeed, VictimsView,
+};
 pub use fit_error::fit_message;
 pub use observe::{AttemptResult, Observation};
-pub use views::{CacheNode, CacheView, GangCounts, PendingCounts, QueueView, QueuedPod};
+pub use views::{
+    CacheNode, CacheView, GangCounts, PendingCounts, PolicyReport, PolicyView, QueueView, QueuedPod,
+};
 
 pub(crate) use explain::{Asked, explain};
 pub(crate) use fit_error::truncate_note;

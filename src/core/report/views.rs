@@ -1,6 +1,10 @@
 //! Views of queue and cache for people and for comparison with the API server.
 
+use std::sync::Arc;
+
 use serde::Serialize;
+
+use crate::gang::GangKey;
 
 /// What waits, by queue, in the order it would be tried.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -89,4 +93,32 @@ pub struct PendingCounts {
     pub pods: usize,
     /// Nodes known.
     pub nodes: usize,
+}
+
+/// What is said of scheduling policies, and what they say of gangs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PolicyReport {
+    /// By name.
+    pub policies: Vec<PolicyView>,
+    /// How many seconds members of a gang may take to start, if its group does not say.
+    pub starts: Vec<(GangKey, i32)>,
+}
+
+/// What is said of a scheduling policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyView {
+    /// Name.
+    pub name: Box<str>,
+    /// Incarnation.
+    pub uid: Box<str>,
+    /// The generation of the spec that this is said of.
+    pub generation: Option<i64>,
+    /// It is in force.
+    pub accepted: bool,
+    /// Why, in one word.
+    pub reason: &'static str,
+    /// Why, for people.
+    pub message: Arc<str>,
+    /// Pods of ours that it governs.
+    pub governed: u64,
 }

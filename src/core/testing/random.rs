@@ -1,6 +1,6 @@
 //! Random nodes and pods: few values each, so that they meet.
 
-use muster_api::k8s;
+use muster_api::{k8s, muster};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -330,4 +330,45 @@ pub(crate) fn any_pod() -> impl Strategy<Value = k8s::Pod> {
             }
             pod.on(target.unwrap_or_default())
         })
+}
+
+/// Names of random policies.
+pub(crate) const POLICIES: [&str; 3] = ["high", "low", "mid"];
+
+/// A policy, mostly one that makes sense.
+pub(crate) fn any_policy() -> impl Strategy<Value = muster::SchedulingPolicy> {
+    let plugin = select(vec![
+        "NodeResourcesFit",
+        "NodeResourcesBalancedAllocation",
+        "ImageLocality",
+        "NodeAffinity",
+        "TaintToleration",
+        "PodTopologySpread",
+        "InterPodAffinity",
+    ]);
+    let weights = vec((plugin, select(vec![0, 1, 3, 100])), 0..4);
+    let placement = option::of(select(vec![
+        json!({"strategy": "Pack"}),
+        json!({"strategy": "Spread"}),
+        json!({"strategy": "Balanced"}),
+        json!({"strategy": "PackAtLowLoad", "packBelowPercent": 20, "spreadAbovePercent": 50}),
+        json!({"strategy": "PackAtLowLoad", "packBelowPercent": 40, "spreadAbovePercent": 60,
+            "loadResource": "example.com/gpu"}),
+    ]));
+    let pods = option::of(label_selector());
+    (select(POLICIES.to_vec()), 0..3, weights, placement, pods).prop_map(
+        |(name, priority, weights, placement, pods)| {
+            let weights = weights.iter().map(|(p, w)| json!({"plugin": p, "weight": w}));
+            let mut spec = json!({
+                "priority": priority, "scoreWeights": weights.collect::<Vec<_>>(),
+            });
+            if let Some(placement) = placement {
+                spec["placement"] = placement;
+            }
+            if let Some(pods) = pods {
+                spec["podSelector"] = pods;
+            }
+            super::wire(json!({"metadata": {"name": name, "uid": name}, "spec": spec}))
+        },
+    )
 }

@@ -7,6 +7,7 @@ use muster_api::k8s;
 
 use super::gangs::Gangs;
 use super::mix::{Act, Mix};
+use super::policies::Policies;
 use super::reloads::Reloads;
 use crate::audit::{Audit, Audited, PointLog, Violation, Witness};
 use crate::framework::Profile;
@@ -78,6 +79,7 @@ pub(super) struct Driver {
     scheduled: usize,
     pub(super) reloads: Reloads,
     pub(super) gangs: Gangs,
+    pub(super) policies: Policies,
     mix: Mix,
 }
 
@@ -120,6 +122,7 @@ pub(super) fn run(seed: u64, change: impl FnOnce(&mut Config)) -> (Vec<Violation
         scheduled: 0,
         reloads,
         gangs: Gangs::new(seed),
+        policies: Policies::new(seed),
         mix: Mix::new(seed),
     };
     for i in 0..3 {
@@ -134,6 +137,7 @@ pub(super) fn run(seed: u64, change: impl FnOnce(&mut Config)) -> (Vec<Violation
     for at in 0..STEPS {
         driver.step();
         driver.gang_step();
+        driver.policy_step(at);
         driver.reload(at);
         if !driver.found.is_empty() {
             return (driver.found, driver.scheduled);

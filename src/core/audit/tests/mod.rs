@@ -5,6 +5,7 @@ mod extenders;
 mod gangs;
 mod histories;
 mod mix;
+mod policies;
 mod preemptions;
 mod reloads;
 mod seeds;

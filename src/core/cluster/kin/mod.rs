@@ -38,6 +38,8 @@ pub struct GroupKey {
 struct Group {
     key: Arc<GroupKey>,
     users: u32,
+    /// Of those, pods of our schedulers.
+    ours: u32,
     matchers: Arc<[MatcherId]>,
 }
 
@@ -219,13 +221,15 @@ impl Kin {
         &self.groups[id.0 as usize].matchers
     }
 
-    /// One user more of the group of that key.
-    pub(in crate::cluster) fn join(&mut self, key: GroupKey) -> GroupId {
+    /// One user more of the group of that key; whether it is ours.
+    pub(in crate::cluster) fn join(&mut self, key: GroupKey, ours: bool) -> GroupId {
         if let Some(&id) = self.group_index.get(&key) {
             self.groups[id.0 as usize].users += 1;
+            self.groups[id.0 as usize].ours += u32::from(ours);
             return id;
         }
-        let group = Group { matchers: self.matchers_of(&key), key: Arc::new(key), users: 1 };
+        let (matchers, ours) = (self.matchers_of(&key), u32::from(ours));
+        let group = Group { matchers, key: Arc::new(key), users: 1, ours };
         let key = Arc::clone(&group.key);
         let id = match self.free_groups.pop() {
             Some(id) => {
@@ -244,10 +248,11 @@ impl Kin {
         id
     }
 
-    /// One user less.
-    pub(in crate::cluster) fn leave(&mut self, id: GroupId) {
+    /// One user less; whether it was ours.
+    pub(in crate::cluster) fn leave(&mut self, id: GroupId, ours: bool) {
         let group = &mut self.groups[id.0 as usize];
         group.users -= 1;
+        group.ours -= u32::from(ours);
         if group.users > 0 {
             return;
         }
@@ -259,8 +264,13 @@ impl Kin {
         self.free_groups.push(id);
     }
 
+    /// Matchers and how many pods of ours they match, group by group.
+    pub(in crate::cluster) fn ours(&self) -> impl Iterator<Item = (&[MatcherId], u32)> {
+        self.groups.iter().filter(|g| g.ours > 0).map(|g| (&*g.matchers, g.ours))
+    }
+
     /// The matchers that match pods of such a group, in order.
-    fn matchers_of(&self, group: &GroupKey) -> Arc<[MatcherId]> {
+    pub(in crate::cluster) fn matchers_of(&self, group: &GroupKey) -> Arc<[MatcherId]> {
         let mut found: Vec<MatcherId> = Vec::new();
         let anchored = group.labels.iter().filter_map(|(k, v)| self.anchored.get(k)?.get(v));
         for &id in anchored.flatten().chain(&self.unanchored) {

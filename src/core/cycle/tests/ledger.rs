@@ -3,16 +3,19 @@
 use std::collections::BTreeMap;
 
 use muster_api::k8s;
+use muster_api::muster::SchedulingPolicy;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::super::ledger::Ledger;
 use crate::cluster::{Cluster, NodeId};
 use crate::framework::Profile;
-use crate::io::{Change, Input, Object, ObjectKey, Tick};
+use crate::io::{Change, Input, Kind, Object, ObjectKey, Tick};
 use crate::model::{PodId, PodShape};
 use crate::report::{Asked, explain};
-use crate::testing::random::{NODES, any_load, any_node, any_object, any_pod};
+use crate::testing::random::{
+    NODES, POLICIES, any_load, any_node, any_object, any_pod, any_policy,
+};
 use crate::testing::{ClusterExt, NodeExt, PodExt, cluster, node, pod};
 use crate::{Config, Core};
 
@@ -81,6 +84,8 @@ enum Op {
     Place(Box<k8s::Pod>, usize, bool),
     RemovePod(usize),
     Object(Box<Object>),
+    Policy(Box<SchedulingPolicy>),
+    RemovePolicy(usize),
     Sync,
 }
 
@@ -93,6 +98,8 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(load, at, assumed)| Op::Place(Box::new(load), at, assumed)),
         2 => (0..99usize).prop_map(Op::RemovePod),
         3 => any_object().prop_map(|o| Op::Object(Box::new(o))),
+        2 => any_policy().prop_map(|p| Op::Policy(Box::new(p))),
+        1 => (0..POLICIES.len()).prop_map(Op::RemovePolicy),
         3 => Just(Op::Sync),
     ]
 }
@@ -120,6 +127,12 @@ fn apply(cluster: &mut Cluster, placed: &mut Vec<PodId>, op: Op) {
         Op::Object(object) => {
             cluster.volumes_mut().upsert(*object, 0);
         }
+        Op::Policy(policy) => {
+            cluster.set_scheduling_policy(&policy, 0);
+        }
+        Op::RemovePolicy(i) => {
+            cluster.remove_scheduling_policy(POLICIES[i]);
+        }
         Op::RemovePod(_) | Op::Sync => {}
     }
 }
@@ -139,7 +152,7 @@ proptest! {
         objects.into_iter().for_each(|o| {
             cluster.volumes_mut().upsert(o, 0);
         });
-        let shapes: Vec<PodShape> = pods.iter().map(|p| cluster.shape_of(p)).collect();
+        let mut shapes: Vec<PodShape> = pods.iter().map(|p| cluster.shape_of(p)).collect();
         // Counters are kept for shapes that are in use.
         shapes.iter().for_each(|s| {
             cluster.intern_shape(s.clone());
@@ -150,7 +163,17 @@ proptest! {
         for op in ops.into_iter().chain([Op::Sync]) {
             let sync = matches!(op, Op::Sync);
             apply(&mut cluster, &mut placed, op);
-            for (ledger, shape) in ledgers.iter_mut().zip(&shapes).filter(|_| sync) {
+            assert!(cluster.load_is_right(), "sums over all nodes");
+            cluster.weigh_load();
+            let all = ledgers.iter_mut().zip(&mut shapes).zip(&pods).filter(|_| sync);
+            for ((ledger, shape), pod) in all {
+                // Other policies are another shape.
+                let scoring = cluster.shape_of(pod).scoring;
+                if scoring != shape.scoring {
+                    shape.scoring = scoring;
+                    cluster.intern_shape(shape.clone());
+                    *ledger = build(shape, &cluster);
+                }
                 if !ledger.sync(&profile, shape, &cluster) {
                     *ledger = build(shape, &cluster);
                 }
@@ -244,6 +267,13 @@ fn effects(inputs: &[Op], pods: &[k8s::Pod]) -> String {
         now = now.after_secs(1);
         let input = match op {
             Op::Object(object) => Input::Object(object.clone()),
+            Op::Policy(policy) => {
+                Input::Object(Box::new(Object::SchedulingPolicy((**policy).clone())))
+            }
+            Op::RemovePolicy(i) => {
+                let name = POLICIES[*i].to_owned();
+                Input::ObjectGone(Kind::SchedulingPolicy, ObjectKey { name, ..<_>::default() })
+            }
             Op::Node(node) => Input::Node(Change::Upsert(node.clone())),
             Op::RemoveNode(i) => {
                 let name = NODES[*i].to_owned();

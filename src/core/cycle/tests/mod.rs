@@ -19,6 +19,7 @@ mod nominate;
 mod order;
 mod panics;
 mod permit;
+mod policy;
 mod preempt;
 mod probe;
 mod random;

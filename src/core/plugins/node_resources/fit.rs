@@ -10,6 +10,7 @@ use crate::framework::{
 };
 use crate::model::{PodShape, ResId, is_extended_resource, label_key_errors};
 use crate::plugins::names;
+use crate::policy::Preference;
 
 /// Arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -197,8 +198,20 @@ impl Filter for NodeResourcesFit {
     }
 }
 
-/// Resources the score looks at: id, weight, what the pod adds.
-struct Scored(Vec<(ResId, i64, i64)>);
+/// Resources the score looks at: id, weight, what the pod adds. And a policy's strategy.
+struct Scored(Vec<(ResId, i64, i64)>, Option<ScoringStrategy>);
+
+impl NodeResourcesFit {
+    /// Where no resources are named, policies look at what the pod asks for beside CPU and
+    /// memory too: what packs GPUs must count them.
+    fn extended(&self, shape: &PodShape, cluster: &Cluster) -> Vec<(ResId, i64, i64)> {
+        let asked = shape.requests.score.iter().filter(|_| self.args.resources.is_empty());
+        let extended = asked.filter(|(id, amount)| {
+            *amount > 0 && id.is_scalar() && is_extended_resource(cluster.resources.name(*id))
+        });
+        extended.map(|&(id, amount)| (id, 1, amount)).collect()
+    }
+}
 
 impl Score for NodeResourcesFit {
     fn pre_score(&self, shape: &PodShape, cluster: &Cluster) -> PreScoreResult {
@@ -207,15 +220,26 @@ impl Score for NodeResourcesFit {
             let id = cluster.resources.get(name)?;
             Some((id, *weight, amount(&shape.requests.score, id)))
         });
-        PreScoreResult::Go(Some(Box::new(Scored(list.collect()))))
+        let mut list: Vec<_> = list.collect();
+        let strategy = match shape.scoring.as_ref().and_then(|s| s.prefers) {
+            None => return PreScoreResult::Go(Some(Box::new(Scored(list, None)))),
+            Some(Preference::Neither) => return PreScoreResult::Skip,
+            Some(Preference::Full) => ScoringStrategy::MostAllocated,
+            Some(Preference::Empty) => ScoringStrategy::LeastAllocated,
+        };
+        list.extend(self.extended(shape, cluster));
+        PreScoreResult::Go(Some(Box::new(Scored(list, Some(strategy)))))
     }
 
     fn score(&self, state: &State, _: &PodShape, node: NodeView<'_>) -> i64 {
-        let Some(Scored(list)) = state.as_ref().and_then(|s| s.downcast_ref()) else {
+        let Some(Scored(list, strategy)) = state.as_ref().and_then(|s| s.downcast_ref()) else {
             return 0;
         };
-        self.args.strategy.score(list.iter().filter_map(|&(id, weight, asked)| {
-            load(node, id, asked, true).map(|(with, _, allocatable)| (with, allocatable, weight))
-        }))
+        strategy.as_ref().unwrap_or(&self.args.strategy).score(list.iter().filter_map(
+            |&(id, weight, asked)| {
+                load(node, id, asked, true)
+                    .map(|(with, _, allocatable)| (with, allocatable, weight))
+            },
+        ))
     }
 }
