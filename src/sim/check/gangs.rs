@@ -34,7 +34,10 @@ pub(super) struct Gang {
     group: Option<PodGroup>,
     existed: bool,
     members: BTreeMap<PodId, Arc<Pod>>,
-    /// It was whole at some time.
+    /// Members that counted and do so no more, and since when.
+    left: BTreeMap<PodId, (Tick, Arc<Pod>)>,
+    /// It was whole at some time, or may have looked so to whoever had not heard yet of a
+    /// member that left.
     whole: bool,
     /// Since when it is whole.
     whole_since: Option<Tick>,
@@ -51,11 +54,28 @@ impl Gang {
         self.members.values().filter(|pod| counts(pod) && !is_terminal(pod))
     }
 
-    /// Looks again after a change.
-    fn weigh(&mut self, now: Tick) {
-        let all = self.members.values().map(|pod| &**pod).filter(|pod| counts(pod));
-        let whole = self.group.as_ref().is_some_and(|group| is_met(group, all));
-        self.whole |= whole;
+    /// A member is as it is now; none if it is gone.
+    fn note(&mut self, now: Tick, id: PodId, member: Option<&Arc<Pod>>) {
+        let before = match member {
+            Some(member) => self.members.insert(id, Arc::clone(member)),
+            None => self.members.remove(&id),
+        };
+        let counted = before.filter(|pod| counts(pod));
+        if let Some(counted) = counted.filter(|_| !member.is_some_and(|pod| counts(pod))) {
+            self.left.insert(id, (now, counted));
+        }
+    }
+
+    /// Looks again after a change; whoever schedules may be behind by so much.
+    fn weigh(&mut self, now: Tick, behind: Micros) {
+        let all = || self.members.values().map(|pod| &**pod).filter(|pod| counts(pod));
+        let met = |group: &PodGroup| is_met(group, all());
+        let whole = self.group.as_ref().is_some_and(met);
+        self.left.retain(|_, (since, _)| now.0 - since.0 <= behind);
+        let looks_met = |group: &PodGroup| {
+            is_met(group, all().chain(self.left.values().map(|(_, pod)| &**pod)))
+        };
+        self.whole |= whole || self.group.as_ref().is_some_and(looks_met);
         self.whole_since = match self.whole_since {
             Some(since) if !whole => {
                 self.longest = self.longest.max(now.0 - since.0);
@@ -78,12 +98,8 @@ impl Checker {
                 let Some(name) = group_name(object) else { return };
                 let key = (object.metadata.namespace.clone(), name.to_owned());
                 let gang = self.gangs.entry(key).or_default();
-                if *deleted {
-                    gang.members.remove(id);
-                } else {
-                    gang.members.insert(*id, Arc::clone(object));
-                }
-                gang.weigh(now);
+                gang.note(now, *id, (!*deleted).then_some(object));
+                gang.weigh(now, self.terms.behind);
             }
             Notice::Object { object, deleted, .. } => {
                 let Object::PodGroup(group) = &**object else { return };
@@ -92,7 +108,7 @@ impl Checker {
                 let gang = self.gangs.entry(key).or_default();
                 gang.group = (!*deleted).then(|| group.clone());
                 gang.existed = true;
-                gang.weigh(now);
+                gang.weigh(now, self.terms.behind);
             }
             Notice::Node { .. } => {}
         }
