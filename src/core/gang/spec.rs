@@ -50,6 +50,7 @@ struct Left {
     timeout: bool,
     starvation: bool,
     release: bool,
+    topology: bool,
 }
 
 /// A kind of members.
@@ -95,7 +96,7 @@ impl GangSpec {
             created: Tick(meta.creation_timestamp.unwrap_or_default().0),
             uid: meta.uid.as_str().into(),
             was_bound: false,
-            left: Left { timeout: true, starvation: true, release: true },
+            left: Left { timeout: true, starvation: true, release: true, topology: true },
         }
     }
 
@@ -124,6 +125,7 @@ impl GangSpec {
                 timeout: spec.schedule_timeout_seconds.is_none(),
                 starvation: spec.starvation_seconds.is_none(),
                 release: spec.when_half_bound.is_none(),
+                topology: spec.topology.is_none(),
             },
             ..plain
         }
@@ -134,15 +136,17 @@ impl GangSpec {
         let gang = spec.scheduling_policy.gang.as_ref();
         let class = spec.priority_class_name.as_str();
         let was_bound = group.status.conditions.iter().any(|c| c.kind == kind && c.is_true());
+        let topology = spec.scheduling_constraints.topology.first();
+        let topology = Wish::of_label(topology.map(|t| t.key.as_str()));
+        let plain = Self::plain(&group.metadata, gang.map_or(1, |gang| gang.min_count));
         Self {
             alone: gang.is_none(),
-            topology: Wish::of_label(
-                spec.scheduling_constraints.topology.first().map(|t| t.key.as_str()),
-            ),
+            left: Left { topology: topology.is_none(), ..plain.left },
+            topology,
             priority: spec.priority,
             class: (!class.is_empty()).then(|| class.into()),
             was_bound,
-            ..Self::plain(&group.metadata, gang.map_or(1, |gang| gang.min_count))
+            ..plain
         }
     }
 
@@ -158,8 +162,7 @@ impl GangSpec {
         }
     }
 
-    /// The same under what policies say, where the group leaves it out. What they say of
-    /// topology is in the terms; whoever places gangs by topology asks there.
+    /// The same under what policies say, where the group leaves it out.
     #[must_use]
     pub fn under(mut self, terms: &GangTerms) -> Self {
         if self.left.timeout {
@@ -170,6 +173,9 @@ impl GangSpec {
         }
         if self.left.release {
             self.release = terms.release.unwrap_or(true);
+        }
+        if self.left.topology {
+            self.topology = Wish::of(terms.topology.as_deref());
         }
         self
     }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::gang::group;
 use super::harness::Harness;
+use super::policy::policy;
 use crate::io::{Kind, Object, ObjectKey};
 use crate::testing::{NodeExt, PodExt, node, pod, wire};
 
@@ -339,4 +340,35 @@ fn roles_have_domains_of_their_own_within_their_gangs() {
     }
     h.run();
     assert_eq!(spread(&h), "b1-r1:4 b1-r2:3");
+}
+
+#[test]
+fn a_gang_that_asks_for_nothing_has_what_its_policy_asks_for() {
+    let racks = [("b1-r1", 2, 1), ("b1-r2", 1, 0), ("b2-r1", 3, 0)];
+    let rack = json!({"priority": 1, "topology": {"required": "rack"}});
+    let members = |h: &mut Harness, spec: &Value| {
+        h.object(group("g", spec));
+        for i in 0..4 {
+            h.pod(member(&format!("g-{i}"), "g"));
+        }
+    };
+    let mut h = cluster(&racks);
+    h.object(policy("p", &rack));
+    members(&mut h, &json!({"minMember": 4}));
+    assert_eq!(settle(&mut h), "b2-r1:4");
+    // The group's own word counts.
+    let small = [("b1-r1", 1, 0), ("b1-r2", 1, 0)];
+    let mut h = cluster(&small);
+    h.object(policy("p", &rack));
+    members(&mut h, &json!({"minMember": 4, "topology": {"required": "block"}}));
+    assert_eq!(settle(&mut h), "b1-r1:2 b1-r2:2");
+    // It ends with the policy, and what waits is tried again.
+    let mut h = cluster(&small);
+    h.object(policy("p", &rack));
+    members(&mut h, &json!({"minMember": 4}));
+    assert_eq!(settle(&mut h), "");
+    h.sleep(10);
+    let key = ObjectKey { name: "p".into(), ..ObjectKey::default() };
+    h.apply(crate::io::Input::ObjectGone(Kind::SchedulingPolicy, key));
+    assert_eq!(settle(&mut h), "b1-r1:2 b1-r2:2");
 }
