@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_api::k8s;
+use muster_api::muster::TopologyRequest;
 
 use super::Cluster;
 use crate::bugs::bug;
@@ -38,6 +39,14 @@ pub struct Gang {
     /// Members that have succeeded, by UID, with their labels.
     succeeded: BTreeMap<Box<str>, (u64, Arc<LabelSet>)>,
     seen: u64,
+}
+
+impl Gang {
+    /// Where its members shall be if its group does not say: what its policies say of it.
+    #[must_use]
+    pub fn default_topology(&self) -> Option<&TopologyRequest> {
+        self.terms.topology.as_deref()
+    }
 }
 
 /// All gangs.

@@ -148,7 +148,7 @@ impl GangSpec {
     }
 
     /// The same under what policies say, where the group leaves it out. What they say of
-    /// topology is in the terms; whoever places gangs by topology asks there.
+    /// topology is asked of the gang ([`default_topology`](crate::cluster::Gang)).
     #[must_use]
     pub fn under(mut self, terms: &GangTerms) -> Self {
         if self.left.timeout {

@@ -308,7 +308,7 @@ fn what_a_policy_says_of_gangs_is_reported_and_ends_with_it() {
         [("default/g".to_owned(), 7)]
     );
     let (_, gang) = h.core.cluster.gangs().next().unwrap();
-    assert_eq!(gang.terms.topology.as_ref().unwrap().required.as_deref(), Some("rack"));
+    assert_eq!(gang.default_topology().unwrap().required.as_deref(), Some("rack"));
     let key = ObjectKey { name: "p".into(), ..ObjectKey::default() };
     h.apply(Input::ObjectGone(Kind::SchedulingPolicy, key));
     h.run();
