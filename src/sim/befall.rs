@@ -1,5 +1,6 @@
 //! What befalls pods from outside: deletions, evictions, gates, binds by others.
 
+use muster_api::muster::SchedulingPolicy;
 use muster_core::io::PodRef;
 
 use crate::engine::Engine;
@@ -35,6 +36,8 @@ impl Engine<'_> {
                     self.api.delete_group(namespace, name);
                 }
             }
+            Action::Policy(policy) => self.api.put_policy(now, SchedulingPolicy::clone(policy)),
+            Action::DeletePolicy(name) => self.api.delete_policy(name),
             Action::Ungate(workload) => self.ungate(workload),
             Action::Bind { pod, node } => {
                 let Some(stored) = self.pod_called(pod).and_then(|id| self.api.pod(id)) else {

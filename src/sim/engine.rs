@@ -96,7 +96,7 @@ impl<'a> Engine<'a> {
             jobs: Jobs::new(&rng),
             cluster: Cluster::default(),
             processes: (0..replicas).map(|_| None).collect(),
-            watched: watched(scenario.names_groups()),
+            watched: watched(scenario.names_groups(), scenario.has_policies()),
             starts: vec![0; replicas],
             maker,
             rules: scenario.scheduler.clone(),

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use muster_api::k8s::{self, Node, ObjectMeta, Pod};
-use muster_api::muster::PodGroup;
+use muster_api::muster::{PodGroup, SchedulingPolicy};
 use muster_core::io::{Change, Input, Kind, Object, ObjectKey};
 
 use crate::model::api::Notice;
@@ -62,6 +62,9 @@ pub(crate) fn read_object(object: &Object, broken: bool) -> Option<Input> {
             Object::PriorityClass(serde_json::from_str::<k8s::PriorityClass>(text).ok()?)
         }
         Object::PodGroup(_) if broken => Object::PodGroup(garbled::<PodGroup>(name, "roles")?),
+        Object::SchedulingPolicy(_) if broken => {
+            Object::SchedulingPolicy(garbled::<SchedulingPolicy>(name, "scoreWeights")?)
+        }
         _ if broken => Object::PodDisruptionBudget(garbled(name, "selector")?),
         whole => whole.clone(),
     };

@@ -10,6 +10,8 @@ mod chunked;
 mod data;
 mod gangs;
 mod governance;
+#[cfg(test)]
+mod governance_tests;
 mod index;
 mod journal;
 mod kin;

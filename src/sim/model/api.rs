@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_api::k8s::{Node, Pod, PodCondition, Time};
+use muster_api::muster::SchedulingPolicy;
 use muster_core::io::{Condition, Kind, Object, PodRef, StatusPatch, Tick};
 
 use super::budget::StoredBudget;
@@ -115,6 +116,7 @@ pub(crate) struct Api {
     notices: Vec<Notice>,
     pub(super) budgets: Vec<StoredBudget>,
     pub(super) classes: Vec<Arc<Object>>,
+    pub(super) policies: BTreeMap<String, SchedulingPolicy>,
     pub(super) groups: Groups,
     log: Option<Log>,
 }

@@ -64,7 +64,9 @@ impl Cluster {
             | Action::DeleteGroup(_)
             | Action::Ungate(_)
             | Action::Bind { .. }
-            | Action::Reload(_) => {}
+            | Action::Reload(_)
+            | Action::Policy(_)
+            | Action::DeletePolicy(_) => {}
         }
         Vec::new()
     }

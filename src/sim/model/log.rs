@@ -13,19 +13,26 @@ use super::api::{Notice, PodId};
 use super::errors::ApiError;
 use super::objects::is_ended_member;
 
-/// The kinds that a scheduler may watch in a simulation; those of pod groups come last.
-pub(crate) const WATCHED: [Kind; 6] = [
+/// The kinds that a scheduler may watch in a simulation.
+pub(crate) const WATCHED: [Kind; 7] = [
     Kind::Node,
     Kind::Pod,
     Kind::PodDisruptionBudget,
     Kind::PriorityClass,
     Kind::PodGroup,
     Kind::EndedMember,
+    Kind::SchedulingPolicy,
 ];
 
-/// The kinds that it does watch: those of pod groups only if they are served.
-pub(crate) fn watched(groups: bool) -> &'static [Kind] {
-    if groups { &WATCHED } else { &WATCHED[..WATCHED.len() - 2] }
+/// Without those of pod groups.
+const NO_GROUPS: [Kind; 5] =
+    [Kind::Node, Kind::Pod, Kind::PodDisruptionBudget, Kind::PriorityClass, Kind::SchedulingPolicy];
+
+/// The kinds that it does watch: pod groups, their members that have ended, and policies only
+/// if they are served.
+pub(crate) fn watched(groups: bool, policies: bool) -> &'static [Kind] {
+    let all: &[Kind] = if groups { &WATCHED } else { &NO_GROUPS };
+    if policies { all } else { &all[..all.len() - 1] }
 }
 
 /// The kind in whose memory a stream is found: ended members are pods.

@@ -1,15 +1,16 @@
-//! Disruption budgets and priority classes in the store.
+//! Disruption budgets, priority classes and scheduling policies in the store.
 //!
 //! Owns their versions, and what they change at once: the disruption controller's
 //! status, and the priority that a pod gets at admission. Both are there from the
-//! beginning and stay.
+//! beginning and stay; scheduling policies come and go.
 
 use std::sync::Arc;
 
 use muster_api::k8s::{Pod, PriorityClass};
+use muster_api::muster::SchedulingPolicy;
 use muster_core::io::{Kind, Object, Tick};
 
-use super::api::{Api, Notice};
+use super::api::{Api, Notice, timestamp};
 use super::budget::{Budget, StoredBudget};
 
 impl Api {
@@ -36,6 +37,9 @@ impl Api {
             Arc::new(Object::PodDisruptionBudget(budget.object(index, version.clone())))
         });
         let others = self.classes.iter().cloned().chain(self.group_objects());
+        let policies = self.policies.values();
+        let policies = policies.map(|p| Arc::new(Object::SchedulingPolicy(p.clone())));
+        let others = others.chain(policies);
         budgets.chain(others).filter(move |object| object.kind() == kind)
     }
 
@@ -60,6 +64,35 @@ impl Api {
         self.tell(Notice::Object { object, deleted: false, broken: false });
     }
 
+    /// Somebody creates a scheduling policy, or changes it.
+    pub(crate) fn put_policy(&mut self, now: Tick, mut policy: SchedulingPolicy) {
+        let name = policy.metadata.name.clone();
+        let before = self.policies.get(&name).map(|before| before.metadata.clone());
+        let version = self.next_revision();
+        let meta = before.unwrap_or_else(|| {
+            let mut meta = policy.metadata.clone();
+            meta.uid = format!("policy-{version}");
+            meta.creation_timestamp = Some(timestamp(now));
+            meta
+        });
+        policy.metadata = meta;
+        policy.metadata.generation = Some(policy.metadata.generation.unwrap_or(0) + 1);
+        policy.metadata.resource_version = version;
+        self.policies.insert(name, policy.clone());
+        let object = Arc::new(Object::SchedulingPolicy(policy));
+        self.tell(Notice::Object { object, deleted: false, broken: false });
+    }
+
+    /// Somebody deletes a scheduling policy.
+    pub(crate) fn delete_policy(&mut self, name: &str) {
+        let Some(mut policy) = self.policies.remove(name) else {
+            return;
+        };
+        policy.metadata.resource_version = self.next_revision();
+        let object = Arc::new(Object::SchedulingPolicy(policy));
+        self.tell(Notice::Object { object, deleted: true, broken: false });
+    }
+
     /// Writes such an object anew, as it is.
     pub(super) fn touch_object(&mut self, object: &Object) {
         let meta = object.metadata();
@@ -71,6 +104,15 @@ impl Api {
         }
         if let Object::PodGroup(_) = object {
             return self.touch_group(meta);
+        }
+        if let Object::SchedulingPolicy(_) = object {
+            let version = self.next_revision();
+            let Some(policy) = self.policies.get_mut(&meta.name) else {
+                return;
+            };
+            policy.metadata.resource_version = version;
+            let object = Arc::new(Object::SchedulingPolicy(policy.clone()));
+            return self.tell(Notice::Object { object, deleted: false, broken: false });
         }
         let same =
             |b: &StoredBudget| (&b.spec.namespace, &b.spec.name) == (&meta.namespace, &meta.name);

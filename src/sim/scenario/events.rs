@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_api::k8s::{ResourceList, Taint};
+use muster_api::muster::SchedulingPolicy;
 
 use super::ScenarioError;
 use super::cursor::Cursor;
@@ -57,6 +58,10 @@ pub enum Action {
     },
     /// The schedulers' configuration changes while they run.
     Reload(ReloadSpec),
+    /// Somebody creates a scheduling policy, or changes it.
+    Policy(Box<SchedulingPolicy>),
+    /// Somebody deletes a scheduling policy.
+    DeletePolicy(String),
 }
 
 /// What changes of a node; what is not named stays.
@@ -72,7 +77,7 @@ pub struct NodeChange {
     pub allocatable: Option<ResourceList>,
 }
 
-const ACTIONS: [&str; 13] = [
+const ACTIONS: [&str; 15] = [
     "cordon",
     "uncordon",
     "remove",
@@ -86,6 +91,8 @@ const ACTIONS: [&str; 13] = [
     "ungate",
     "bind",
     "reload",
+    "policy",
+    "deletePolicy",
 ];
 
 pub(super) fn decode(
@@ -122,6 +129,8 @@ fn decode_one(at: &Cursor<'_>) -> Result<ClusterEvent, ScenarioError> {
         ("evict", _) => Action::Evict(pod_name(&target)?),
         ("deleteGroup", _) => Action::DeleteGroup(pod_name(&target)?),
         ("reload", _) => Action::Reload(ReloadSpec::decode(&target)?),
+        ("policy", _) => Action::Policy(Box::new(super::policies::decode(&target)?)),
+        ("deletePolicy", _) => Action::DeletePolicy(target.name()?.to_owned()),
         ("ungate", _) => Action::Ungate(target.name()?.to_owned()),
         ("bind", _) => {
             let fields = target.fields(&["pod", "node"])?;
@@ -189,7 +198,9 @@ fn check_targets(
             | Action::DeleteGroup(_)
             | Action::Ungate(_)
             | Action::Bind { .. }
-            | Action::Reload(_) => {}
+            | Action::Reload(_)
+            | Action::Policy(_)
+            | Action::DeletePolicy(_) => {}
             Action::Remove(names) => {
                 for name in names {
                     needs(&present, name, at, "there is no node of this name at that time")?;

@@ -48,6 +48,7 @@ mod faults;
 mod groups;
 mod nodes;
 mod pods;
+mod policies;
 mod scheduler;
 mod template;
 mod tree;
@@ -235,6 +236,11 @@ impl Scenario {
     pub(crate) fn names_groups(&self) -> bool {
         let named = |w: &Workload| group_name(&w.template).is_some();
         self.workloads.iter().any(|w| w.pod_group.is_some() || named(w))
+    }
+
+    /// Whether there is ever a scheduling policy.
+    pub(crate) fn has_policies(&self) -> bool {
+        self.events.iter().any(|event| matches!(event.action, Action::Policy(_)))
     }
 
     /// Pods over the whole run, if none is lost.

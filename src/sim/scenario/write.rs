@@ -159,6 +159,10 @@ fn event(event: &ClusterEvent) -> Value {
         Action::Delete(pod) => ("delete", json!(pod)),
         Action::Evict(pod) => ("evict", json!(pod)),
         Action::DeleteGroup(group) => ("deleteGroup", json!(group)),
+        Action::Policy(policy) => {
+            ("policy", json!({"name": policy.metadata.name, "spec": policy.spec}))
+        }
+        Action::DeletePolicy(name) => ("deletePolicy", json!(name)),
         Action::Ungate(workload) => ("ungate", json!(workload)),
         Action::Bind { pod, node } => ("bind", json!({"pod": pod, "node": node})),
         Action::Reload(change) => {

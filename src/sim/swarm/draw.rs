@@ -9,7 +9,7 @@ use std::sync::Arc;
 use muster_api::k8s::{PriorityClass, Quantity, ResourceList, Taint};
 
 use super::focus::Focus;
-use super::{gangs, pods};
+use super::{gangs, pods, policies};
 use crate::model::budget::{Amount, Budget};
 use crate::rng::Rng;
 use crate::scenario::{
@@ -91,6 +91,10 @@ pub fn draw(seed: u64) -> Scenario {
     let mut chances = Draw(Rng::new(seed).split("gangs", 0));
     if chances.chance(gangs::WORLDS) || focus.gangs {
         gangs::draw(&mut chances, span, focus.gangs, &mut workloads, &mut events);
+    }
+    let mut chances = Draw(Rng::new(seed).split("policies", 0));
+    if chances.chance(policies::WORLDS) {
+        policies::draw(&mut chances, span, &mut events);
     }
     // A scheduler that is blind to taints puts pods back on a node that is not ready, from
     // where they are driven again, for as long as it stays so.

@@ -12,6 +12,7 @@ mod draw;
 mod focus;
 mod gangs;
 mod pods;
+mod policies;
 mod shrink;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

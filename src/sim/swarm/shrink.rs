@@ -236,6 +236,8 @@ fn touches(action: &Action, nodes: &[String]) -> bool {
         | Action::Evict(_)
         | Action::DeleteGroup(_)
         | Action::Ungate(_)
-        | Action::Reload(_) => false,
+        | Action::Reload(_)
+        | Action::Policy(_)
+        | Action::DeletePolicy(_) => false,
     }
 }

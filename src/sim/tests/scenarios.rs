@@ -171,6 +171,16 @@ fn errors_say_where_what_and_what_to_write_instead() {
             )),
             "workloads: the pods of \"a\" could be named as those of \"a-1\"; rename one",
         ),
+        // Policies.
+        (
+            event("at: 1s, policy: {name: p, spec: {priority: 1, wieghts: []}}"),
+            "events[0].policy.spec: a field is not known, or is empty",
+        ),
+        (
+            event("at: 1s, policy: {name: p, spec: {priority: high}}"),
+            "events[0].policy.spec: invalid type: string \"high\", expected i32",
+        ),
+        (event("at: 1s, policy: {name: p}"), "the field \"spec\" is missing"),
         // Pod groups.
         (
             group("roles: []"),
@@ -306,4 +316,28 @@ proptest::proptest! {
         }
         let _ = Scenario::parse(&lines.join("\n"), "s.yaml");
     }
+}
+
+/// Pods of three waves on two nodes: spread by default, packed by a policy, spread again.
+#[test]
+fn a_policy_acts_from_its_event_to_its_end() {
+    let scenario = parse(
+        "nodes: [{name: \"n-{i}\", count: 2, allocatable: {cpu: 64, memory: 64Gi}}]\n\
+         workloads:\n\
+         - {name: before, kind: Pod, replicas: 6, at: 10s, requests: {cpu: 1, memory: 1Gi}}\n\
+         - {name: under, kind: Pod, replicas: 6, at: 2m, requests: {cpu: 1, memory: 1Gi}}\n\
+         - {name: after, kind: Pod, replicas: 6, at: 4m, requests: {cpu: 1, memory: 1Gi}}\n\
+         events:\n\
+         - {at: 1m, policy: {name: pack, spec: {priority: 1, placement: {strategy: Pack}}}}\n\
+         - {at: 3m, deletePolicy: pack}\n",
+    );
+    let outcome = run(&scenario, None);
+    let on_first = |workload: u32| {
+        let pods = outcome.record.pods.iter().filter(|p| p.workload == workload);
+        let mut counts = [0, 0];
+        pods.for_each(|p| counts[p.node.expect("it is bound") as usize] += 1);
+        counts.into_iter().max().unwrap_or(0)
+    };
+    // After six packed ones three and nine pods are there: the next six make up for it.
+    assert_eq!([on_first(0), on_first(1), on_first(2)], [3, 6, 6]);
 }

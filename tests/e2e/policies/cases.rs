@@ -32,13 +32,13 @@ pub(super) async fn check(admin: &Client) -> Result<()> {
     Ok(())
 }
 
-fn placing(placement: Value) -> Value {
+fn placing(placement: &Value) -> Value {
     json!({"priority": 1, "placement": placement})
 }
 
 fn specs() -> Vec<(Value, &'static str)> {
     let by_load = |below: i32, above: i32| {
-        placing(json!({"strategy": "PackAtLowLoad", "packBelowPercent": below,
+        placing(&json!({"strategy": "PackAtLowLoad", "packBelowPercent": below,
             "spreadAbovePercent": above}))
     };
     vec![
@@ -76,19 +76,19 @@ fn specs() -> Vec<(Value, &'static str)> {
             "spec.placement.packBelowPercent: Invalid value: must be below spreadAbovePercent: between the two nothing changes",
         ),
         (
-            placing(json!({"strategy": "PackAtLowLoad", "packBelowPercent": 30})),
+            placing(&json!({"strategy": "PackAtLowLoad", "packBelowPercent": 30})),
             "spec.placement.spreadAbovePercent: Required value: must be set when strategy is PackAtLowLoad",
         ),
         (
-            placing(json!({"strategy": "PackAtLowLoad", "spreadAbovePercent": 30})),
+            placing(&json!({"strategy": "PackAtLowLoad", "spreadAbovePercent": 30})),
             "spec.placement.packBelowPercent: Required value: must be set when strategy is PackAtLowLoad",
         ),
         (
-            placing(json!({"strategy": "Pack", "packBelowPercent": 30})),
+            placing(&json!({"strategy": "Pack", "packBelowPercent": 30})),
             "spec.placement.strategy: Invalid value: must be PackAtLowLoad when packBelowPercent, spreadAbovePercent or loadResource is set",
         ),
         (
-            placing(json!({"strategy": "Random"})),
+            placing(&json!({"strategy": "Random"})),
             r#"spec.placement.strategy: Unsupported value: "Random": supported values: "Pack", "Spread", "Balanced", "PackAtLowLoad""#,
         ),
         (

@@ -308,7 +308,8 @@ fn what_a_policy_says_of_gangs_is_reported_and_ends_with_it() {
         [("default/g".to_owned(), 7)]
     );
     let (_, gang) = h.core.cluster.gangs().next().unwrap();
-    assert_eq!(gang.terms.topology.as_ref().unwrap().required.as_deref(), Some("rack"));
+    let wish = gang.spec.as_ref().and_then(|spec| spec.topology.clone());
+    assert_eq!(wish.and_then(|wish| wish.required).map(|level| level.name), Some("rack".into()));
     let key = ObjectKey { name: "p".into(), ..ObjectKey::default() };
     h.apply(Input::ObjectGone(Kind::SchedulingPolicy, key));
     h.run();
