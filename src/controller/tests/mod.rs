@@ -396,6 +396,23 @@ fn a_deadline_is_an_appointment() {
 }
 
 #[test]
+fn a_policy_sets_the_deadline_that_a_group_leaves_out() {
+    for (own, expected) in [(None, "StartTimeout"), (Some(600), "Starting")] {
+        let mut f = Fixture::new();
+        let mut object = group("g", "u", 1, 1);
+        object.spec.start_timeout_seconds = own;
+        f.state.note_group(Note::Changed(&object), f.now);
+        f.pod(&pod("a", "g", "bound"));
+        f.pass(2_000);
+        let key = super::board::Key::of(Api::Muster, &object.metadata.namespace, "g");
+        f.state.set_starts(&[(key, 30)].into(), f.now);
+        f.pass(40_000);
+        let last = f.take().pop().unwrap_or_default();
+        assert_eq!(last, format!("g Scheduled/{expected} 1/1/0"), "its own: {own:?}");
+    }
+}
+
+#[test]
 fn what_others_wrote_is_set_right_by_a_new_leader() {
     let mut f = Fixture::new();
     let mut object = group("g", "u", 1, 1);
