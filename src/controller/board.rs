@@ -149,8 +149,8 @@ impl Board {
 
     /// The scheduler speaks of a group.
     pub fn say(&self, said: GroupSays) {
-        let GroupSays { gang, reason, message, .. } = said;
-        let says = Says { reason: reason.into(), message, ..Says::default() };
+        let GroupSays { gang, reason, message, domain, role_domains, .. } = said;
+        let says = Says { reason: reason.into(), message, domain, role_domains };
         let key = Key::of(gang.api, &gang.namespace, &gang.name);
         self.with(|state| state.say(&key, says, Instant::now()));
     }

@@ -101,6 +101,10 @@ pub enum Bug {
     GangEventLost,
     /// A round that lost a member goes on.
     GangLossIgnored,
+    /// Members that find no seat in their domain may sit elsewhere.
+    TopologyIgnored,
+    /// Labels and levels that change while members wait at barriers are not looked at.
+    TopologyNotRechecked,
 }
 
 #[cfg(any(test, feature = "seeded-bugs"))]
@@ -152,6 +156,8 @@ impl Bug {
         Self::GangRoleIgnored,
         Self::GangEventLost,
         Self::GangLossIgnored,
+        Self::TopologyIgnored,
+        Self::TopologyNotRechecked,
     ];
 }
 

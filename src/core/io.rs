@@ -600,6 +600,10 @@ pub struct GroupSays {
     pub message: Arc<str>,
     /// The room that members had while they waited for each other is given back.
     pub gave_up: bool,
+    /// The domain that the gang got for its topology; none if it has none, or is not placed.
+    pub domain: Option<muster::Domain>,
+    /// The domains that roles got for theirs, by name.
+    pub role_domains: Vec<(String, muster::Domain)>,
 }
 
 /// An event about a pod.

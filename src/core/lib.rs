@@ -26,6 +26,7 @@ pub mod report;
 #[cfg(test)]
 #[allow(dead_code, reason = "builders for whoever needs them")]
 mod testing;
+pub mod topology;
 
 #[cfg(any(test, feature = "seeded-bugs"))]
 pub use bugs::Bug;

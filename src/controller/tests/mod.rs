@@ -452,6 +452,8 @@ async fn the_scheduler_is_heard() {
         reason,
         message: message.into(),
         gave_up: false,
+        domain: None,
+        role_domains: Vec::new(),
     };
     let status = async |reason, message: &str| {
         board.say(says(Api::Muster, reason, message));

@@ -13,7 +13,7 @@ use super::Cluster;
 use crate::bugs::bug;
 use crate::gang::{Api, Count, GangId, GangKey, GangSpec};
 use crate::hash::TextMap;
-use crate::io::Object;
+use crate::io::{Kind, Object};
 use crate::model::{LabelSet, Pod, PodId, PodStage};
 
 /// Members that have ended and are remembered, per gang.
@@ -110,10 +110,22 @@ impl Cluster {
         Arc::make_mut(&mut self.gangs).get_mut(id)
     }
 
+    /// Gangs that ask where their members are, relative to each other.
+    pub(crate) fn gangs_with_topology(&self) -> Vec<GangId> {
+        let asks = |gang: &Arc<Gang>| gang.spec.as_ref().is_some_and(|spec| spec.has_topology());
+        let slots = self.gangs.slots.iter().zip(0..);
+        slots.filter(|(gang, _)| gang.as_ref().is_some_and(asks)).map(|(_, i)| GangId(i)).collect()
+    }
+
     /// The gang of that name.
     #[must_use]
     pub fn gang_named(&self, key: &GangKey) -> Option<GangId> {
         self.gangs.by_key.get(key).copied()
+    }
+
+    /// The gang of a pod group.
+    pub(crate) fn gang_of(&self, kind: Kind, namespace: &str, name: &str) -> Option<GangId> {
+        self.gang_named(&key_of(Api::of_kind(kind)?, namespace, name))
     }
 
     /// The gang that a pod goes with, if it may not go alone.

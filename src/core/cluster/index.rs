@@ -126,6 +126,11 @@ impl Index {
         set
     }
 
+    /// Whether any node has `key`.
+    pub(crate) fn has_key(&self, syms: &Interner, key: &str) -> bool {
+        syms.get(key).is_some_and(|key| self.labels.contains_key(&key))
+    }
+
     /// Nodes that have `key` at all.
     pub(crate) fn with_key(&self, syms: &Interner, key: &str) -> NodeSet {
         let mut set = NodeSet::default();

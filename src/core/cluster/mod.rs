@@ -89,6 +89,9 @@ pub struct Cluster {
     kept_seconds: i64,
     data: Data,
     gangs: Arc<gangs::Gangs>,
+    topologies: crate::topology::Topologies,
+    /// Grows with every node that comes or goes, or has other labels.
+    labelled: u64,
     pub(crate) journal: Journal,
     pub(crate) bugs: Bugs,
     pub(crate) kin: Arc<Kin>,
@@ -151,6 +154,8 @@ impl Cluster {
             kept_seconds: self.kept_seconds,
             data: self.data.clone(),
             gangs: Arc::clone(&self.gangs),
+            topologies: self.topologies.clone(),
+            labelled: self.labelled,
             journal: self.journal.fork(),
             bugs: self.bugs,
             kin: Arc::clone(&self.kin),
@@ -224,6 +229,9 @@ impl Cluster {
         if actions != crate::framework::Actions::NONE {
             self.journal.push(node);
         }
+        if before.as_ref().is_none_or(|b| b.info.labels != self.node(node).labels) {
+            self.labelled += 1;
+        }
         let came = if before.is_none() { self.gather(node, name) } else { Vec::new() };
         NodeChange { node, actions, before, came }
     }
@@ -235,6 +243,7 @@ impl Cluster {
         Arc::make_mut(&mut self.index).remove(node, &info);
         self.live.remove(node);
         self.live_count -= 1;
+        self.labelled += 1;
         let empty = info.pods.is_empty();
         let slot = self.infos.get_mut(node.index());
         slot.exists = false;
@@ -546,6 +555,26 @@ impl Cluster {
 
     pub(crate) fn policies_mut(&mut self) -> &mut Policies {
         &mut self.policies
+    }
+
+    /// Levels of the network between nodes.
+    #[must_use]
+    pub fn topologies(&self) -> &crate::topology::Topologies {
+        &self.topologies
+    }
+
+    pub(crate) fn topologies_mut(&mut self) -> &mut crate::topology::Topologies {
+        &mut self.topologies
+    }
+
+    /// Grows with every node that comes or goes, or has other labels.
+    pub(crate) fn labelled(&self) -> u64 {
+        self.labelled
+    }
+
+    /// Whether any node has a label.
+    pub(crate) fn has_label(&self, key: &str) -> bool {
+        self.index.has_key(&self.syms, key)
     }
 
     /// What a pod asks for of a resource, by name, in whole units (thousandths of `cpu`).

@@ -263,6 +263,9 @@ impl Core {
             self.pre_bound(now, gang, pod);
             return Ok(());
         }
+        if let Some(failure) = self.strayed(pod) {
+            return Err(failure);
+        }
         if self.ask_binder(pod, 0) {
             return Ok(());
         }

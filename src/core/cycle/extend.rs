@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::failure::Failure;
 use super::outside::{First, Outside, Question, may_ask};
+use super::scope::Place;
 use super::{Choice, Core, Decision, Outcome, running};
 use crate::bugs::bug;
 use crate::cluster::NodeId;
@@ -172,7 +173,7 @@ impl Core {
         &mut self,
         profile: &Profile,
         shape_id: ShapeId,
-        expected: Option<NodeId>,
+        (expected, place): (Option<NodeId>, &Place),
         outside: &mut Outside,
         decision: &mut Decision,
     ) -> Result<Choice, Failure> {
@@ -208,7 +209,8 @@ impl Core {
         if ledger.is_broken() {
             return Err(Failure::fit(profile, ledger, count));
         }
-        let fitting = ledger.fitting().into_iter().map(|node| (node, name(node)));
+        let fitting = ledger.fitting().into_iter().filter(|node| place.has(*node));
+        let fitting = fitting.map(|node| (node, name(node)));
         let left: Vec<_> = fitting.filter(|(_, name)| outside.lets_pass(name)).collect();
         decision.feasible = u32::try_from(left.len()).unwrap_or(u32::MAX);
         if left.is_empty() {

@@ -10,10 +10,11 @@ use super::outside::Outside;
 use super::preempt::PostFiltered;
 use super::{Core, Decision, Outcome, running};
 use crate::bugs::bug;
-use crate::cluster::Cluster;
-use crate::framework::{Code, EXTENDER_NAME, Profile, Status};
+use crate::cluster::{Cluster, NodeId};
+use crate::framework::{Code, EXTENDER_NAME, ExtensionPoint, Profile, Status};
 use crate::io::{Condition, Effect, EventRecord, Tick};
 use crate::model::PodId;
+use crate::plugins::names;
 use crate::queue::{EXTENDER, PluginMask, QueueCx};
 use crate::report::{AttemptResult, Observation, fit_message, truncate_note};
 
@@ -148,6 +149,31 @@ impl Failure {
         Self { fits_nowhere: true, pending, ..failure }
     }
 
+    /// No node of a place fits. It waits for whatever could make any node fit.
+    pub(super) fn fit_within(profile: &Profile, ledger: &Ledger, nodes: &[NodeId]) -> Self {
+        let anywhere = Self::fit(profile, ledger, nodes.len());
+        let fits_nowhere = false;
+        if !anywhere.rejected || ledger.prepared.rejected.is_some() {
+            return Self { fits_nowhere, ..anywhere };
+        }
+        let verdicts = ledger.verdicts_within(profile, nodes);
+        let reasons = verdicts.iter().map(|v| (v.nodes, v.status.reasons.as_slice()));
+        let message = fit_message(nodes.len(), reasons);
+        let own = verdicts.iter().filter_map(|v| v.plugin).fold(0, |mask, p| mask | 1 << p);
+        let rejectors = anywhere.rejectors | own | makes_room(profile);
+        Self { message, rejectors, fits_nowhere, ..anywhere }
+    }
+
+    /// Where its gang must be there is no place for it.
+    pub(super) fn topology(profile: &Profile, message: String) -> Self {
+        Self::rejected(message, makes_room(profile))
+    }
+
+    /// It has room where it must not be any more: labels or levels have changed.
+    pub(super) fn strayed(message: String) -> Self {
+        Self::rejected(message, 0)
+    }
+
     /// As `fit`, with what extenders said of the nodes that plugins let pass.
     pub(super) fn fit_outside(
         profile: &Profile,
@@ -214,6 +240,13 @@ impl Failure {
     pub(super) fn of(plugin: usize, status: &Status, error: String) -> Self {
         if status.code.is_rejected() { Self::one_node(plugin, status) } else { Self::error(error) }
     }
+}
+
+/// Whoever knows when there is more room on a node; all filters if that one is off.
+fn makes_room(profile: &Profile) -> PluginMask {
+    let filters = || profile.called(ExtensionPoint::Filter);
+    let fit = filters().find(|(_, p)| p.plugin.name() == names::NODE_RESOURCES_FIT);
+    fit.map_or_else(|| filters().fold(0, |mask, (i, _)| mask | 1 << i), |(i, _)| 1 << i)
 }
 
 impl Core {

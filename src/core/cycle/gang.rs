@@ -19,6 +19,9 @@ use crate::report::{GangView, Observation};
 impl Core {
     /// Looks at all gangs of which anything has changed.
     pub(super) fn settle_gangs(&mut self, now: Tick) {
+        if std::mem::take(&mut self.topology_news) {
+            self.topology_changed(now);
+        }
         self.mend_rounds(now);
         loop {
             let changed = self.queue.take_changed_gangs();
@@ -79,6 +82,13 @@ impl Core {
             {
                 let (members, since_complete_micros) = (standing.held.all, now.0 - since.0);
                 self.observations.push(Observation::GangBound { members, since_complete_micros });
+            }
+            if spec.has_topology() {
+                if news {
+                    self.call_members(now, id);
+                }
+                let domains = self.domains_of(id, &spec);
+                self.set_domains(id, domains);
             }
             return self.say(now, id, "", String::new());
         }
@@ -193,6 +203,7 @@ impl Core {
             view.wait = standing.ready.all;
         }
         view.message = self.said(id).to_string();
+        view.domains = self.tried(id);
         Some(view)
     }
 
@@ -215,6 +226,7 @@ impl Core {
         };
         let decision = self.attempt_gang(now, id)?;
         view.message = decision.message.map(|text| text.to_string()).unwrap_or_default();
+        view.domains = self.tried(id);
         if let Outcome::Gathered { members } = decision.outcome {
             self.drop_round(id);
             let mut seated: Vec<PodId> = Vec::with_capacity(members.len());

@@ -53,7 +53,14 @@ impl Core {
             self.rounds.arm(id, Due::Starving, Some(due));
             return None;
         }
-        let places = self.places_if_empty(profile, wanted)?;
+        let places = match self.domains_for(id, spec) {
+            None => self.places_if_empty(profile, wanted, |_| true)?,
+            // Members that must be together are expected in one domain.
+            Some(domains) => domains.iter().find_map(|nodes| {
+                let inside = |node: NodeId| nodes.binary_search(&node).is_ok();
+                self.places_if_empty(profile, wanted, inside)
+            })?,
+        };
         let mut nodes: Vec<NodeId> = places.iter().map(|(_, node)| *node).collect();
         nodes.sort_unstable();
         nodes.dedup();
@@ -77,6 +84,7 @@ impl Core {
         &self,
         profile: &Profile,
         wanted: &[(PodId, ShapeId)],
+        inside: impl Fn(NodeId) -> bool,
     ) -> Option<Vec<(PodId, NodeId)>> {
         let mut places = Vec::with_capacity(wanted.len());
         let mut shapes: Vec<ShapeId> = wanted.iter().map(|(_, shape)| *shape).collect();
@@ -87,7 +95,8 @@ impl Core {
             let ledger = self.ledgers.get(&shape_id)?;
             let shape = self.cluster.shape(shape_id);
             let mut nodes: Vec<(i64, i64, NodeId)> = Vec::new();
-            for node in self.cluster.nodes().iter().filter(|node| !used.contains(node)) {
+            let free = |node: &NodeId| inside(*node) && !used.contains(node);
+            for node in self.cluster.nodes().iter().filter(free) {
                 let code = ledger.code_of(profile, node);
                 if matches!(code, Some(Code::Success | Code::Unschedulable)) {
                     let (now, empty) = self.capacity(shape, node);
@@ -116,7 +125,7 @@ impl Core {
     }
 
     /// How many pods of a shape a node can take by its resources: now, and empty.
-    fn capacity(&self, shape: &PodShape, node: NodeId) -> (i64, i64) {
+    pub(super) fn capacity(&self, shape: &PodShape, node: NodeId) -> (i64, i64) {
         let view = self.cluster.view(node);
         let mut now = (view.max_pods() - view.pods()).max(0);
         let mut empty = view.max_pods().max(0);

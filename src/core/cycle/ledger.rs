@@ -545,6 +545,84 @@ impl Ledger {
         nodes.iter().map(total).max_by_key(rank).map(|(total, node)| (node, total))
     }
 
+    /// Whether a node fits, or could if the pods of other nodes were others.
+    pub(super) fn might_fit(&self, node: NodeId) -> bool {
+        let cell = self.cells.get(node.index()).filter(|cell| cell.verdict == FITS);
+        self.prepared.rejected.is_none()
+            && cell.is_some_and(|cell| self.classes[cell.class as usize].key[0] == i64::from(FITS))
+    }
+
+    /// Whether any of these nodes fits.
+    pub(super) fn fits_any(&self, nodes: &[NodeId]) -> bool {
+        nodes.iter().any(|node| {
+            let cell = self.cells.get(node.index()).filter(|cell| cell.verdict == FITS);
+            cell.is_some_and(|cell| self.open.binary_search(&cell.class).is_ok())
+        })
+    }
+
+    /// As `best`, among these nodes: scores are normalised over those of them that fit.
+    pub(super) fn best_within(&self, profile: &Profile, nodes: &[NodeId]) -> Option<(NodeId, i64)> {
+        let fits = |node: &NodeId| {
+            let cell = self.cells.get(node.index()).filter(|cell| cell.verdict == FITS)?;
+            self.open.binary_search(&cell.class).ok()?;
+            Some((cell.class, *node))
+        };
+        let mut fitting: SmallVec<[(u32, NodeId); 32]> = nodes.iter().filter_map(fits).collect();
+        fitting.sort_unstable();
+        let same = |a: &(u32, NodeId), b: &(u32, NodeId)| a.0 == b.0;
+        let classes: SmallVec<[(u32, u32); 8]> =
+            fitting.chunk_by(same).map(|own| (own[0].0, own.len() as u32)).collect();
+        let parts = self.parts_of(profile, &classes);
+        let mut best: Option<(i64, u32, NodeId)> = None;
+        for (own, (_, part)) in fitting.chunk_by(same).zip(parts) {
+            for (_, node) in own {
+                let total = part.saturating_add(self.cells[node.index()].score.into());
+                let candidate = (total, scramble(node.0, self.seed), *node);
+                best = best.max(Some(candidate));
+            }
+        }
+        best.map(|(total, _, node)| (node, total))
+    }
+
+    /// As `verdicts`, of these nodes only.
+    pub(super) fn verdicts_within(&self, profile: &Profile, nodes: &[NodeId]) -> Vec<Verdict> {
+        let mut all: Vec<Verdict> = Vec::new();
+        let mut count = |plugin: Option<usize>, status: Status| {
+            let same = |v: &&mut Verdict| v.plugin == plugin && v.status == status;
+            match all.iter_mut().find(same) {
+                Some(known) => known.nodes += 1,
+                None => all.push(Verdict { plugin, status, nodes: 1 }),
+            }
+        };
+        let kept = |verdict: u16| self.verdicts.get(usize::from(verdict) - 1);
+        for node in nodes {
+            let cell = self.cells.get(node.index()).copied().unwrap_or(EMPTY);
+            let late = match cell.verdict {
+                NO_NODE => {
+                    if let Some(outside) = &self.prepared.outside {
+                        count(None, outside.clone());
+                    }
+                    continue;
+                }
+                FITS => match self.class_verdict(profile, &self.classes[cell.class as usize]) {
+                    Ok(()) => continue,
+                    Err(ClassVerdict::Late(verdict)) => verdict,
+                    Err(ClassVerdict::Plugin(plugin, reason)) => {
+                        if let Some(status) = Prepared::class_status(profile, plugin, reason) {
+                            count(Some(plugin), status);
+                        }
+                        continue;
+                    }
+                },
+                verdict => verdict,
+            };
+            if let Some(verdict) = kept(late) {
+                count(verdict.plugin, verdict.status.clone());
+            }
+        }
+        all
+    }
+
     /// The normalised, weighted part of each class whose nodes fit.
     fn class_parts(&self, profile: &Profile) -> SmallVec<[(u32, i64); 8]> {
         let live = |i: &u32| (*i, self.classes[*i as usize].live);

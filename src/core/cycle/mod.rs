@@ -27,7 +27,9 @@ mod prepare_classes;
 mod reload;
 mod remind;
 mod round;
+mod scope;
 mod seat;
+mod seek;
 #[cfg(test)]
 mod tests;
 mod trial;
@@ -59,6 +61,7 @@ use binding::Binding;
 use extend::Attempt;
 use ledger::Ledger;
 use outside::Outside;
+use scope::Place;
 
 /// Bytes all ledgers together may hold; the least recently used go first.
 const LEDGER_BUDGET: usize = 64 << 20;
@@ -214,6 +217,10 @@ pub struct Core {
     rounds: round::Rounds,
     /// Room that is kept for a gang.
     keep: Option<keep::Keep>,
+    /// Domains of the levels that gangs ask for.
+    trees: scope::Trees,
+    /// Labels of nodes or levels have changed since gangs were looked at.
+    topology_news: bool,
     /// What is said of gangs.
     words: IdMap<GangId, words::Words>,
     /// When the present attempt began, by the stopwatch.
@@ -262,6 +269,8 @@ impl Core {
             answered: std::collections::VecDeque::new(),
             rounds: round::Rounds::default(),
             keep: None,
+            trees: scope::Trees::default(),
+            topology_news: false,
             words: IdMap::default(),
             begun: 0,
             effects: Vec::new(),
@@ -454,7 +463,7 @@ impl Core {
         }
         decision.evaluated = u32::try_from(self.cluster.node_count()).unwrap_or(u32::MAX);
         let choice = match attempt.failed.take() {
-            None => self.choose(&profile, shape_id, pod, &mut attempt.outside, &mut decision),
+            None => self.choose_near(&profile, shape_id, pod, &mut attempt.outside, &mut decision),
             Some(error) => Err(failure::Failure::error(error.to_string())),
         };
         match choice {
@@ -469,12 +478,13 @@ impl Core {
         Some(decision)
     }
 
-    /// The best node for a shape, or why there is none.
+    /// The best node of a place for a shape, or why there is none.
     fn choose(
         &mut self,
         profile: &Arc<Profile>,
         shape_id: ShapeId,
         pod: PodId,
+        place: &Place,
         outside: &mut Outside,
         decision: &mut Decision,
     ) -> Result<Choice, failure::Failure> {
@@ -485,9 +495,11 @@ impl Core {
         self.refresh_ledger(profile, shape_id);
         // Where it is expected it goes, if it fits: nothing is scored.
         let expected = self.count_expected(profile, shape_id, pod);
+        let expected = expected.filter(|node| place.has(*node));
         let filtered = self.stopwatch.nanos();
         if outside::may_ask(profile.extenders(), self.cluster.shape(shape_id)) {
-            let choice = self.choose_outside(profile, shape_id, expected, outside, decision);
+            let choice =
+                self.choose_outside(profile, shape_id, (expected, place), outside, decision);
             if !matches!(choice, Ok(Choice::Ask(..))) {
                 // As upstream, with the time that extenders took.
                 let nanos = self.stopwatch.nanos().saturating_sub(self.begun);
@@ -511,10 +523,16 @@ impl Core {
             Some((plugin, status)) if ledger.feasible() > 1 => {
                 Err(failure::Failure::error(running("PreScore", profile, *plugin, status)))
             }
-            _ => {
-                let best = ledger.best(profile).map(|(node, _)| node);
-                best.ok_or_else(|| failure::Failure::fit(profile, ledger, nodes))
-            }
+            _ => match place.nodes() {
+                None => {
+                    let best = ledger.best(profile).map(|(node, _)| node);
+                    best.ok_or_else(|| failure::Failure::fit(profile, ledger, nodes))
+                }
+                Some(nodes) => {
+                    let best = ledger.best_within(profile, &nodes).map(|(node, _)| node);
+                    best.ok_or_else(|| failure::Failure::fit_within(profile, ledger, &nodes))
+                }
+            },
         };
         let chosen = self.stopwatch.nanos();
         self.observations.push(Observation::Algorithm { nanos: chosen.saturating_sub(started) });
@@ -626,7 +644,7 @@ impl Core {
         let node = found.ok_or_else(|| format!("node {node:?} does not exist"))?;
         let shape = self.compile(wire, Some(crate::framework::ProfileId(profile)));
         let key = ingest::key_text(&meta.namespace, &meta.name).into();
-        let pod = self.insert_pod(key, wire, shape);
+        let pod = self.insert_pod(now, key, wire, shape);
         self.cluster.place(pod, node, true);
         let profile = Arc::clone(&self.profiles[usize::from(profile)]);
         self.reserve(pod, &profile, node).map_err(failure::Failure::into_message)

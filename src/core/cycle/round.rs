@@ -291,6 +291,9 @@ impl Core {
             let failure = Failure::error("fewer members have room than it needs now".into());
             return self.abort_round(now, id, None, &failure, After::Again);
         }
+        if let Some((pod, failure)) = self.strayed_in_round(id) {
+            return self.abort_round(now, id, Some(pod), &failure, After::Again);
+        }
         let members = self.drop_round(id).unwrap_or_default();
         for pod in &members {
             if let Some(binding) = self.bindings.get_mut(pod) {

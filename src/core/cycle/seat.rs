@@ -12,10 +12,13 @@ use muster_api::muster::reason;
 use super::binding::{Binding, Stage};
 use super::failure::Failure;
 use super::outside::Outside;
+use super::scope::{Place, Sought};
+use super::seek::{Attempted, MAX_STEPS, Scope};
 use super::{Choice, Core, Decision, Outcome};
 use crate::bugs::bug;
 use crate::framework::Profile;
 use crate::gang::{Count, GangId, GangSpec};
+use crate::hash::IdMap;
 use crate::io::Tick;
 use crate::model::{PodId, PodStage, ShapeId};
 use crate::queue::{QueueCx, Rejected};
@@ -25,14 +28,14 @@ use crate::report::{AttemptResult, Observation};
 const MAX_ORDERS: usize = 4;
 
 /// How many members are still to be found.
-struct Need {
+pub(super) struct Need {
     roles: Vec<usize>,
     /// Of whatever role.
     any: usize,
 }
 
 impl Need {
-    fn new(spec: &GangSpec, held: &Count) -> Self {
+    pub(super) fn new(spec: &GangSpec, held: &Count) -> Self {
         let roles = spec.roles.iter().zip(&held.roles);
         let roles: Vec<usize> = roles.map(|(role, has)| role.min.saturating_sub(*has)).collect();
         let all = spec.min.saturating_sub(held.all);
@@ -54,14 +57,14 @@ impl Need {
 
 /// A member that waits for a seat.
 #[derive(Clone)]
-struct Candidate {
-    pod: PodId,
-    shape: ShapeId,
-    role: Option<usize>,
+pub(super) struct Candidate {
+    pub(super) pod: PodId,
+    pub(super) shape: ShapeId,
+    pub(super) role: Option<usize>,
 }
 
 /// The members that would fill what is missing.
-fn wanted(mut need: Need, candidates: &[Candidate]) -> Vec<(PodId, ShapeId)> {
+pub(super) fn wanted(mut need: Need, candidates: &[Candidate]) -> Vec<(PodId, ShapeId)> {
     let fills = |c: &&Candidate| match need.place(c.role) {
         Some(place) => {
             *place -= 1;
@@ -73,13 +76,47 @@ fn wanted(mut need: Need, candidates: &[Candidate]) -> Vec<(PodId, ShapeId)> {
 }
 
 /// Who found no seat, and why.
-struct Blocked {
-    pod: PodId,
-    shape: ShapeId,
-    role: Option<usize>,
-    failure: Failure,
+pub(super) struct Blocked {
+    pub(super) pod: PodId,
+    pub(super) shape: ShapeId,
+    pub(super) role: Option<usize>,
+    pub(super) failure: Failure,
     /// How many had a seat by then.
-    seated: usize,
+    pub(super) seated: usize,
+    /// Where: ` in the best rack (r7)`.
+    place: String,
+    /// Nothing was tried: there is nothing to say of room.
+    untried: bool,
+    /// Not all was tried that could be.
+    pub(super) gave_up: bool,
+}
+
+impl Blocked {
+    /// A member is told why it was not tried.
+    pub(super) fn refused(first: &Candidate, failure: Failure) -> Self {
+        let &Candidate { pod, shape, role } = first;
+        let (seated, place, gave_up) = (0, String::new(), false);
+        Self { pod, shape, role, failure, seated, place, untried: true, gave_up }
+    }
+
+    /// Says where room was sought. `theirs`: where other members are already.
+    pub(super) fn set_place(&mut self, sought: &Sought, theirs: bool, level: usize, domain: u32) {
+        let (name, value) = (&sought.asked.names[level], &sought.tree.domain(level, domain).value);
+        self.place = match theirs {
+            true => format!(" in {name} {value}, where the others are"),
+            false => format!(" in the best {name} ({value})"),
+        };
+    }
+}
+
+/// What came of seating a gang.
+pub(super) enum Tried {
+    /// All that are needed have a seat.
+    Seated(Vec<PodId>),
+    /// Some have, and keep it.
+    Kept(Blocked),
+    /// None has.
+    Failed(Blocked),
 }
 
 impl Core {
@@ -97,26 +134,69 @@ impl Core {
         decision.gang = Some(gang.key.clone());
         decision.evaluated = u32::try_from(self.cluster.node_count()).unwrap_or(u32::MAX);
         self.order_by_need(&profile, &mut candidates);
+        let at = Attempted { now, id, spec: &spec, profile: &profile, held: &held };
+        let tried = if spec.has_topology() {
+            let first = candidates.first()?.clone();
+            self.seek(&at, &first, &mut candidates, &mut decision)
+        } else {
+            self.try_scope(&at, &Scope::all(), true, &mut candidates, &mut decision)
+        };
+        let (blocked, kept) = match tried {
+            Tried::Seated(seated) => {
+                self.begin_round(now, id, &spec, &profile, seated, &mut decision);
+                return Some(decision);
+            }
+            Tried::Kept(blocked) => (blocked, true),
+            Tried::Failed(blocked) => (blocked, false),
+        };
+        let mut text = self.blocked(&spec, held.all, &blocked);
+        if !kept && blocked.failure.is_rejected() {
+            let wanted = wanted(Need::new(&spec, &held), &candidates);
+            let says = self.keep_room(now, id, &spec, &profile, &wanted);
+            text += &says.map(|says| format!(" ({says})")).unwrap_or_default();
+        }
+        self.fail_gang(now, id, &profile, &candidates, &blocked, kept, &text, &mut decision);
+        if kept {
+            return Some(decision);
+        }
+        let nanos = self.stopwatch.nanos().saturating_sub(started);
+        let result = match decision.outcome {
+            Outcome::Unschedulable => AttemptResult::Unschedulable,
+            _ => AttemptResult::Error,
+        };
+        let profile = Arc::clone(profile.scheduler_name());
+        self.observations.push(Observation::Attempt { profile, result, nanos });
+        Some(decision)
+    }
+
+    /// Seats a gang within a scope: all that are needed or none, unless what was found may
+    /// be kept.
+    pub(super) fn try_scope(
+        &mut self,
+        at: &Attempted<'_>,
+        scope: &Scope,
+        keeps: bool,
+        candidates: &mut [Candidate],
+        decision: &mut Decision,
+    ) -> Tried {
+        let &Attempted { now, id, spec, profile, held } = at;
         let mut blocked: Option<Blocked> = None;
-        let mut kept = false;
         for _ in 0..MAX_ORDERS {
             let mut seated = Vec::new();
-            let need = Need::new(&spec, &held);
+            let need = Need::new(spec, held);
             let try_out = (&*candidates, &mut seated);
-            match self.seat_all(now, id, &profile, need, try_out, &mut decision) {
-                None => {
-                    self.begin_round(now, id, &spec, &profile, seated, &mut decision);
-                    return Some(decision);
-                }
-                Some(why) if why.failure.is_rejected() && self.may_accumulate(now, id, &spec) => {
-                    self.accumulate(now, id, &spec, &profile, seated, &mut decision);
-                    (blocked, kept) = (Some(why), true);
-                    break;
+            match self.seat_all(now, id, (profile, scope), need, try_out, decision) {
+                None => return Tried::Seated(seated),
+                Some(why)
+                    if keeps && why.failure.is_rejected() && self.may_accumulate(now, id, spec) =>
+                {
+                    self.accumulate(now, id, spec, profile, seated, decision);
+                    return Tried::Kept(why);
                 }
                 Some(why) => {
                     // Nobody else has seen the room taken: giving it back is no event.
-                    let keeps = usize::from(bug!(self.bugs, GangUndoForgotten));
-                    for pod in seated.iter().skip(keeps).rev() {
+                    let forgets = usize::from(bug!(self.bugs, GangUndoForgotten));
+                    for pod in seated.iter().skip(forgets).rev() {
                         self.unreserve(*pod);
                     }
                     // Who found no seat goes first the next time, if that is another order.
@@ -132,24 +212,7 @@ impl Core {
                 }
             }
         }
-        let mut text = self.blocked(&spec, held.all, blocked.as_ref()?);
-        if !kept && blocked.as_ref().is_some_and(|why| why.failure.is_rejected()) {
-            let wanted = wanted(Need::new(&spec, &held), &candidates);
-            let says = self.keep_room(now, id, &spec, &profile, &wanted);
-            text += &says.map(|says| format!(" ({says})")).unwrap_or_default();
-        }
-        self.fail_gang(now, id, &profile, &candidates, &blocked?, kept, &text, &mut decision);
-        if kept {
-            return Some(decision);
-        }
-        let nanos = self.stopwatch.nanos().saturating_sub(started);
-        let result = match decision.outcome {
-            Outcome::Unschedulable => AttemptResult::Unschedulable,
-            _ => AttemptResult::Error,
-        };
-        let profile = Arc::clone(profile.scheduler_name());
-        self.observations.push(Observation::Attempt { profile, result, nanos });
-        Some(decision)
+        Tried::Failed(blocked.expect("an attempt that failed was blocked by somebody"))
     }
 
     /// Members that could be seated, the oldest first.
@@ -201,12 +264,14 @@ impl Core {
         &mut self,
         now: Tick,
         id: GangId,
-        profile: &Arc<Profile>,
+        (profile, scope): (&Arc<Profile>, &Scope),
         mut need: Need,
         (candidates, seated): (&[Candidate], &mut Vec<PodId>),
         decision: &mut Decision,
     ) -> Option<Blocked> {
         let mut blocked: Option<Blocked> = None;
+        // Places that are full for a shape stay so: seats are only taken here.
+        let mut full: IdMap<(ShapeId, Option<usize>), usize> = IdMap::default();
         for candidate in candidates {
             let &Candidate { pod, shape, role } = candidate;
             if need.all() == 0 {
@@ -216,7 +281,9 @@ impl Core {
             if blocked.as_ref().is_some_and(|b| b.shape == shape) || need.place(role).is_none() {
                 continue;
             }
-            match self.seat(now, id, pod, profile, decision) {
+            let places = scope.places(role);
+            let from = full.entry((shape, role)).or_default();
+            match self.seat(now, id, pod, profile, (places, from), decision) {
                 Ok(()) => {
                     seated.push(pod);
                     if let Some(place) = need.place(role) {
@@ -225,7 +292,9 @@ impl Core {
                 }
                 Err(failure) => {
                     let seated = seated.len();
-                    blocked.get_or_insert(Blocked { pod, shape, role, failure, seated });
+                    let why =
+                        Blocked { seated, untried: false, ..Blocked::refused(candidate, failure) };
+                    blocked.get_or_insert(why);
                 }
             }
         }
@@ -242,12 +311,26 @@ impl Core {
         id: GangId,
         pod: PodId,
         profile: &Arc<Profile>,
+        (places, from): (&[Place], &mut usize),
         decision: &mut Decision,
     ) -> Result<(), Failure> {
         let Some(shape) = self.cluster.pod(pod).map(|p| p.shape) else {
             return Err(Failure::no_nodes());
         };
-        let node = match self.choose(profile, shape, pod, &mut Outside::default(), decision)? {
+        let choice = loop {
+            let place = places.get(*from).unwrap_or(&Place::All);
+            let last = *from + 1 >= places.len();
+            if !last && !self.may_sit(profile, shape, place) {
+                *from += 1;
+                continue;
+            }
+            let outside = &mut Outside::default();
+            match self.choose(profile, shape, pod, place, outside, decision) {
+                Err(failure) if failure.is_rejected() && !last => *from += 1,
+                choice => break choice?,
+            }
+        };
+        let node = match choice {
             Choice::Node(node) => node,
             Choice::Ask(..) => {
                 let text = "an extender has a say in where its members go: gangs cannot be \
@@ -263,15 +346,20 @@ impl Core {
 
     /// Who blocks a gang, and how many have room.
     fn blocked(&self, spec: &GangSpec, held: usize, why: &Blocked) -> String {
-        let Blocked { pod, role, failure, seated, .. } = why;
+        let Blocked { pod, role, failure, seated, place, .. } = why;
+        if why.untried {
+            return failure.message().to_owned();
+        }
         let member = self.cluster.pod(*pod).map(|p| Arc::clone(&p.key.name)).unwrap_or_default();
         let role = role.map(|role| format!(" (role {})", spec.roles[role].name));
+        let gave_up = format!("; not found within {MAX_STEPS} steps");
         format!(
-            "room for {} of {} members; member {member}{}: {}",
+            "room for {} of {} members{place}; member {member}{}: {}{}",
             held + seated,
             spec.min,
             role.unwrap_or_default(),
-            failure.message()
+            failure.message(),
+            if why.gave_up { gave_up } else { String::new() },
         )
     }
 

@@ -6,14 +6,14 @@
 
 use std::sync::Arc;
 
-use muster_api::muster::reason;
+use muster_api::muster::{Domain, reason};
 
 use super::Core;
 use super::round::Due;
 use crate::gang::GangId;
 use crate::io::{Condition, Effect, EventRecord, GroupSays, Tick};
 use crate::model::PodId;
-use crate::report::truncate_note;
+use crate::report::{DomainView, truncate_note};
 
 /// Something is broken.
 pub(super) const BROKEN: &str = "SchedulerError";
@@ -22,13 +22,21 @@ const PAUSE_SECONDS: i64 = 5;
 /// Members for which they have to wait a second longer: each has a condition.
 const MEMBERS_A_SECOND: usize = 50;
 
+/// The domain of a gang, and those of its roles.
+type Domains = (Option<Domain>, Vec<(String, Domain)>);
+
 /// What is said of a gang.
 #[derive(Default)]
 pub(super) struct Words {
     reason: &'static str,
     message: Arc<str>,
+    /// Where the gang and its roles are.
+    domains: Domains,
+    /// What domains had room for when none had enough.
+    tried: Vec<DomainView>,
     /// What was last said, and when.
     told: Option<(&'static str, Arc<str>)>,
+    told_domains: Domains,
     told_at: Option<Tick>,
 }
 
@@ -43,15 +51,35 @@ impl Core {
         self.say_again(now, id);
     }
 
+    /// Notes where a gang is; it is said with the next words.
+    pub(super) fn set_domains(&mut self, id: GangId, domains: Domains) {
+        self.words.entry(id).or_default().domains = domains;
+    }
+
+    /// Notes what domains have room for; nothing if that is no longer of interest.
+    pub(super) fn set_tried(&mut self, id: GangId, tried: Vec<DomainView>) {
+        if !tried.is_empty() || self.words.contains_key(&id) {
+            self.words.entry(id).or_default().tried = tried;
+        }
+    }
+
+    /// What domains had room for when none had enough.
+    pub(super) fn tried(&self, id: GangId) -> Vec<DomainView> {
+        self.words.get(&id).map(|words| words.tried.clone()).unwrap_or_default()
+    }
+
     /// Says that a gang has given back what it had.
     pub(super) fn say_gave_up(&mut self, now: Tick, id: GangId, reason: &'static str, text: &str) {
         let Some(gang) = self.cluster.gang(id).map(|gang| gang.key.clone()) else {
             return;
         };
         let message: Arc<str> = text.into();
-        let says = GroupSays { gang, reason, message: Arc::clone(&message), gave_up: true };
-        self.effects.push(Effect::Group(says));
         let words = self.words.entry(id).or_default();
+        (words.domains, words.told_domains) = <_>::default();
+        let (domain, role_domains) = <_>::default();
+        let (text, gave_up) = (Arc::clone(&message), true);
+        let says = GroupSays { gang, reason, message: text, gave_up, domain, role_domains };
+        self.effects.push(Effect::Group(says));
         (words.reason, words.message) = (reason, Arc::clone(&message));
         (words.told, words.told_at) = (Some((reason, message)), Some(now));
         self.say_now(now, id);
@@ -63,8 +91,8 @@ impl Core {
             return;
         };
         let same_class = words.told.as_ref().is_some_and(|(told, _)| *told == words.reason);
-        let same =
-            words.told.as_ref().is_some_and(|(_, text)| same_class && *text == words.message);
+        let same = words.domains == words.told_domains
+            && words.told.as_ref().is_some_and(|(_, text)| same_class && *text == words.message);
         let more = self.queue.gathered(id).count() / MEMBERS_A_SECOND;
         let pause = PAUSE_SECONDS.saturating_add(i64::try_from(more).unwrap_or(0));
         let pause = words.told_at.map(|at| at.after_secs(pause)).filter(|at| *at > now);
@@ -82,14 +110,18 @@ impl Core {
         };
         let (reason, message) = (words.reason, Arc::clone(&words.message));
         let said = (reason, Arc::clone(&message));
+        let moved = words.domains != words.told_domains;
         let news = words.told.as_ref() != Some(&said);
-        let silent = words.told.is_none() && reason.is_empty();
+        let silent = words.told.is_none() && reason.is_empty() && !moved;
         let key = gang.key.clone();
-        if news && !silent {
+        if (news || moved) && !silent {
             words.told = Some(said);
             words.told_at = Some(now);
+            words.told_domains.clone_from(&words.domains);
             let (message, gave_up) = (Arc::clone(&message), false);
-            self.effects.push(Effect::Group(GroupSays { gang: key, reason, message, gave_up }));
+            let (gang, (domain, role_domains)) = (key, words.domains.clone());
+            let says = GroupSays { gang, reason, message, gave_up, domain, role_domains };
+            self.effects.push(Effect::Group(says));
         }
         if reason.is_empty() {
             return;

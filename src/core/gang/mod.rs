@@ -7,9 +7,11 @@
 mod count;
 mod spec;
 pub mod status;
+mod wish;
 
 pub use count::Count;
 pub use spec::{GangRole, GangSpec};
+pub use wish::{LevelName, Wish};
 
 use std::fmt;
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 use muster_api::k8s::{CoschedulingPodGroup, NativePodGroup, ObjectMeta};
 use muster_api::muster::{HalfBound, MAX_MEMBERS, PodGroup, Reservation, condition};
 
+use super::Wish;
 use crate::io::{Object, Tick};
 use crate::model::{LabelSet, Selector};
 
@@ -18,6 +19,8 @@ pub struct GangSpec {
     pub alone: bool,
     /// Kinds of members with minimums of their own.
     pub roles: Vec<GangRole>,
+    /// Where its members shall be, relative to each other.
+    pub topology: Option<Wish>,
     /// How long room may be held before the minimum is bound.
     pub timeout_seconds: i64,
     /// How long it may be passed over before room is kept for it.
@@ -45,6 +48,8 @@ pub struct GangRole {
     pub name: Box<str>,
     /// Members of it that must be placed together with the rest.
     pub min: usize,
+    /// Where members of it shall be, relative to each other.
+    pub topology: Option<Wish>,
     selector: Selector,
 }
 
@@ -69,6 +74,7 @@ impl GangSpec {
             min: amount(min).max(1),
             alone: false,
             roles: Vec::new(),
+            topology: None,
             timeout_seconds: TIMEOUT_SECONDS,
             starvation_seconds: None,
             accumulate: false,
@@ -86,6 +92,7 @@ impl GangSpec {
         let roles = spec.roles.iter().map(|role| GangRole {
             name: role.name.as_str().into(),
             min: amount(role.min_member),
+            topology: Wish::of(role.topology.as_ref()),
             // A selector that makes no sense selects nothing.
             selector: Selector::compile(Some(&role.selector))
                 .unwrap_or_else(|_| Selector::nothing()),
@@ -93,6 +100,7 @@ impl GangSpec {
         let plain = Self::plain(&group.metadata, spec.min_member());
         Self {
             roles: roles.collect(),
+            topology: Wish::of(spec.topology.as_ref()),
             timeout_seconds: spec.schedule_timeout_seconds.map_or(TIMEOUT_SECONDS, i64::from),
             starvation_seconds: spec.starvation_seconds.map(i64::from),
             accumulate: spec.reservation == Reservation::Accumulate,
@@ -111,6 +119,9 @@ impl GangSpec {
         let was_bound = group.status.conditions.iter().any(|c| c.kind == kind && c.is_true());
         Self {
             alone: gang.is_none(),
+            topology: Wish::of_label(
+                spec.scheduling_constraints.topology.first().map(|t| t.key.as_str()),
+            ),
             priority: spec.priority,
             class: (!class.is_empty()).then(|| class.into()),
             was_bound,
@@ -134,6 +145,12 @@ impl GangSpec {
     #[must_use]
     pub fn role_of(&self, labels: &LabelSet) -> Option<usize> {
         self.roles.iter().position(|role| role.selector.matches(labels))
+    }
+
+    /// Whether it matters where members are, relative to each other.
+    #[must_use]
+    pub fn has_topology(&self) -> bool {
+        self.topology.is_some() || self.roles.iter().any(|role| role.topology.is_some())
     }
 
     /// Whether this asks for the same as before; what is known of its past aside.

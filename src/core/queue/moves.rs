@@ -61,6 +61,14 @@ impl Queue {
         self.wake_held(cx, event, others);
     }
 
+    /// A pod that waits for an event is tried without one.
+    pub(crate) fn call(&mut self, cx: &QueueCx<'_>, pod: PodId, label: &'static str) {
+        if self.entries.get(&pod).is_some_and(|entry| entry.place == Place::Unschedulable) {
+            self.unlink(pod);
+            self.requeue(cx, pod, Strategy::AfterBackoff, label);
+        }
+    }
+
     /// The pod itself changed.
     pub(crate) fn updated(&mut self, cx: &QueueCx<'_>, pod: PodId, event: &ClusterEvent) {
         let Some(record) = cx.cluster.pod(pod) else {

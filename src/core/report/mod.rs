@@ -9,7 +9,10 @@ mod observe;
 mod preemption;
 mod views;
 
-pub use explain::{Explanation, GangView, NodeVerdict, PreemptionView, TieSeed, VictimsView};
+pub use explain::{
+    DomainView, Explanation, GangView, MAX_DOMAINS_SHOWN, NodeVerdict, PreemptionView, TieSeed,
+    VictimsView,
+};
 pub use fit_error::fit_message;
 pub use observe::{AttemptResult, Observation};
 pub use views::{CacheNode, CacheView, GangCounts, PendingCounts, QueueView, QueuedPod};

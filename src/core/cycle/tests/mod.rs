@@ -27,5 +27,7 @@ mod reload;
 mod remind;
 mod stages;
 mod subtle;
+mod topology;
+mod topology_random;
 mod volumes;
 mod wake;
