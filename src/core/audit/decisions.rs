@@ -112,6 +112,9 @@ impl Audit {
         if profile.is_some_and(|p| self.profiles[p].extended) || decision.version != self.version {
             return; // it knows nothing of what extenders say, nor of older versions
         }
+        if self.is_held_near(name) {
+            return; // nor of where the rest of a gang is
+        }
         if let (Outcome::Scheduled { node } | Outcome::WaitingOnPermit { node }, Some(pod)) =
             (&decision.outcome, self.world.pods.get(name))
             && pod.is_expected_on(node)
@@ -151,6 +154,7 @@ impl Audit {
         }
         let place = Place::Reserved { node: node.to_owned(), stage };
         self.world.put(name, place, load);
+        self.together(name, node, "was put on");
         self.world.edit(name, |p| p.message = None);
     }
 
@@ -190,9 +194,15 @@ impl Audit {
         }
     }
 
+    /// Whether it matters where the rest of its gang is.
+    fn is_held_near(&self, name: &str) -> bool {
+        let group = self.world.pods.get(name).and_then(|pod| pod.gang.as_deref());
+        group.is_some_and(|group| self.groups.has_topology(group))
+    }
+
     /// A node that would take the pod, as far as its wishes are modelled.
     pub(super) fn fits_somewhere(&self, name: &str) -> Option<&str> {
-        let pod = self.world.pods.get(name)?;
+        let pod = self.world.pods.get(name).filter(|_| !self.is_held_near(name))?;
         let profile = &self.profiles[pod.profile?];
         if self.lenient || self.world.repelled || pod.wants.unmodelled {
             return None;

@@ -43,6 +43,13 @@ impl Node {
     }
 }
 
+impl Node {
+    /// The value of a label.
+    pub(super) fn label(&self, key: &str) -> Option<&str> {
+        self.labels.get(key).map(String::as_str)
+    }
+}
+
 /// What is taken on a node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Usage {

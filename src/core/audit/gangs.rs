@@ -10,6 +10,7 @@ use muster_api::k8s;
 
 use super::Audit;
 use super::pods::{Place, Pod, Stage};
+use super::topology::Asks;
 use super::world::{World, key_of};
 use crate::io::{Kind, Object, ObjectKey, Token};
 use crate::{Decision, Outcome};
@@ -22,6 +23,10 @@ pub(super) struct Group {
     roles: Vec<(usize, k8s::LabelSelector)>,
     /// Its pods go one by one.
     alone: bool,
+    /// Where members shall be, relative to each other.
+    topology: Asks,
+    /// The same of each role.
+    role_topologies: Vec<Asks>,
     seen: u64,
 }
 
@@ -76,16 +81,32 @@ impl Group {
                 let roles: Vec<_> =
                     spec.roles.iter().map(|r| (count(r.min_member), r.selector.clone())).collect();
                 let sum: usize = roles.iter().map(|(min, _)| *min).sum();
-                Self { min: spec.min_member.map_or(sum, count).max(1), roles, ..one }
+                let topology = Asks::of(spec.topology.as_ref());
+                let of_roles = spec.roles.iter().map(|role| Asks::of(role.topology.as_ref()));
+                let role_topologies = of_roles.collect();
+                let min = spec.min_member.map_or(sum, count).max(1);
+                Self { min, roles, topology, role_topologies, ..one }
             }
-            Object::NativePodGroup(group) => match &group.spec.scheduling_policy.gang {
-                Some(gang) => Self { min: count(gang.min_count).max(1), ..one },
-                None => Self { alone: true, ..one },
-            },
+            Object::NativePodGroup(group) => {
+                let topology = group.spec.scheduling_constraints.topology.first();
+                let required = topology.map(|t| t.key.clone()).filter(|key| !key.is_empty());
+                let topology = Asks { required, is_label: true, ..Asks::default() };
+                match &group.spec.scheduling_policy.gang {
+                    Some(gang) => Self { min: count(gang.min_count).max(1), topology, ..one },
+                    None => Self { alone: true, topology, ..one },
+                }
+            }
             Object::CoschedulingPodGroup(group) => {
                 Self { min: count(group.spec.min_member).max(1), ..one }
             }
             _ => return None,
+        })
+    }
+
+    /// The first role that labels match, by plain selectors.
+    fn role_of(&self, labels: &BTreeMap<String, String>) -> Option<usize> {
+        self.roles.iter().position(|(_, selector)| {
+            selector.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
         })
     }
 
@@ -151,6 +172,33 @@ impl Groups {
         } else {
             self.groups.retain(|key, group| !key.starts_with(&api) || group.seen >= seen);
         }
+    }
+
+    /// What a member with these labels is held to, and together with whom.
+    #[expect(clippy::type_complexity, reason = "a wish, and who it is about")]
+    pub(super) fn asks<'a>(
+        &'a self,
+        group: &str,
+        labels: &BTreeMap<String, String>,
+    ) -> Vec<(&'a Asks, Box<dyn Fn(&BTreeMap<String, String>) -> bool + 'a>)> {
+        let Some(group) = self.groups.get(group) else { return Vec::new() };
+        let mut asks: Vec<(_, Box<dyn Fn(&_) -> bool + 'a>)> = Vec::new();
+        asks.push((&group.topology, Box::new(|_| true)));
+        let doubt = group.roles.iter().any(|(_, s)| !s.match_expressions.is_empty());
+        if let Some(role) = group.role_of(labels).filter(|_| !doubt)
+            && let Some(own) = group.role_topologies.get(role)
+        {
+            asks.push((own, Box::new(move |other| group.role_of(other) == Some(role))));
+        }
+        asks
+    }
+
+    /// Whether it matters where members of a group are, relative to each other. Of a group
+    /// that does not exist nobody can tell.
+    pub(super) fn has_topology(&self, group: &str) -> bool {
+        self.groups.get(group).is_none_or(|group| {
+            group.topology.is_any() || group.role_topologies.iter().any(Asks::is_any)
+        })
     }
 
     /// Whether members of a group that have ended, and these, are enough.

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | S1 | at every decision: room, ports, taints, cordon, selectors of the node chosen |
 //! | S2 | at every decision on a gang or a member, at every bind of one that waited for its gang |
+//! | topology | at every seat and every bind: members that must be in one domain are |
 //! | S3 | at every bind: one at a time, to the reserved node, none twice, none in doubt |
 //! | S6 | at every decision and effect: our pods only, none gated, none gone |
 //! | S4 | at every eviction: a dry run first, no budget overdrawn, none under two budgets |
@@ -44,6 +45,7 @@ mod reserve;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod topology;
 #[cfg(any(test, feature = "seeded-bugs"))]
 mod witness;
 mod world;
@@ -175,6 +177,7 @@ pub struct Audit {
     reservations: Reservations,
     plans: Plans,
     groups: gangs::Groups,
+    levels: topology::Levels,
     /// Plugins that look again at all pods they rejected, whatever happens.
     eager: BTreeSet<&'static str>,
     /// Plugins have arguments that the checker does not know.
@@ -204,6 +207,7 @@ impl Audit {
             reservations: Reservations::default(),
             plans: Plans::default(),
             groups: gangs::Groups::default(),
+            levels: topology::Levels::default(),
             eager: BTreeSet::new(),
             lenient: false,
             advanced: None,

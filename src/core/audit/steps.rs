@@ -48,6 +48,7 @@ impl Audit {
             Input::RelistStarted(kind) => self.world.relist_started(*kind),
             Input::RelistDone(kind) => {
                 self.groups.relist_done(*kind, self.world.relists[*kind as usize]);
+                self.levels.relist_done(*kind, self.world.relists[*kind as usize]);
                 self.world.relist_done(*kind);
             }
             Input::BindDone { pod, attempt, result } => {
@@ -81,11 +82,13 @@ impl Audit {
                     self.world.upsert_budget(budget);
                 }
                 self.groups.upsert(object, self.world.relists[object.kind() as usize]);
+                self.levels.upsert(object, self.world.relists[object.kind() as usize]);
             }
             Input::ObjectGone(Kind::PodDisruptionBudget, key) => {
                 self.world.budgets.remove(&key_of(&key.namespace, &key.name));
             }
             Input::ObjectGone(kind, key) if kind.is_pod_group() => self.groups.remove(*kind, key),
+            Input::ObjectGone(kind @ Kind::ClusterTopology, key) => self.levels.remove(*kind, key),
             // Of other kinds the checker knows nothing: it judges no plugin that reads them.
             Input::ObjectGone(..) | Input::Permit { .. } | Input::Data(_) => {}
         }
@@ -279,6 +282,10 @@ impl Audit {
             }
         };
         self.last_attempt = self.last_attempt.max(attempt);
+        // What was sent before may have been carried out: it stays where it is.
+        if !matches!(stage, Some(Stage::Unknown { .. } | Stage::Conflict { .. } | Stage::Lent)) {
+            self.together(name, node, "is bound to");
+        }
         if let Some((invariant, why)) = wrong.as_deref().and_then(|w| w.split_once(": ")) {
             let invariant = if invariant == "S1" { "S1" } else { "S3" };
             self.violation(invariant, format!("{name} is bound to {node}, but {why}"));

@@ -434,6 +434,7 @@ impl Driver {
         if rng.one_in(3) {
             wire = wire.label("size", rng.pick(&["2", "7", "x"]));
         }
+        self.gangs.label(&mut wire);
         self.nodes.insert(name.to_owned(), wire.clone());
         self.watch.push_back(Input::Node(Change::Upsert(Box::new(wire))));
     }

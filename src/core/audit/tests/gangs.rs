@@ -17,13 +17,18 @@ pub(super) struct Gangs {
     most: u64,
     groups: std::collections::BTreeMap<String, Object>,
     ended: Vec<k8s::Pod>,
+    /// Chances of topologies; none in histories that have none.
+    near: Option<Rng>,
+    topology: Option<Object>,
 }
 
 impl Gangs {
     pub(super) fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x6761_6e67);
         let most = 1 + rng.below(3);
-        Self { rng, on: seed % 3 == 1, most, groups: <_>::default(), ended: Vec::new() }
+        let near = (seed % 6 == 1).then(|| Rng::new(seed ^ 0x0072_6163));
+        let (groups, ended, topology) = <_>::default();
+        Self { rng, on: seed % 3 == 1, most, groups, ended, near, topology }
     }
 
     /// Makes a pod a member, perhaps.
@@ -71,14 +76,69 @@ impl Gangs {
         if rng.one_in(3) {
             spec["starvationSeconds"] = json!(1 + rng.below(20));
         }
+        if let Some(near) = &mut self.near {
+            let levels = ["rack", "block", "example.com/rack", "zone", "rakc"];
+            let mut level = || levels[near.below(5) as usize];
+            let (required, preferred) = (level(), level());
+            match near.below(4) {
+                0 => {}
+                1 => spec["topology"] = json!({"preferred": preferred}),
+                2 => spec["topology"] = json!({"required": required, "preferred": preferred}),
+                _ => spec["topology"] = json!({"required": required}),
+            }
+            if spec["roles"].is_array() && near.one_in(2) {
+                let topology = json!({"required": levels[near.below(2) as usize]});
+                spec["roles"][1]["topology"] = topology;
+            }
+        }
         let meta = json!({"name": name, "namespace": "default", "uid": format!("u-{name}")});
         Object::PodGroup(wire(json!({"metadata": meta, "spec": spec})))
+    }
+}
+
+impl Gangs {
+    /// Gives a node labels of the levels that groups ask for, or takes one away.
+    pub(super) fn label(&mut self, wire: &mut k8s::Node) {
+        let Some(near) = &mut self.near else { return };
+        for (key, values) in [("example.com/block", 2), ("example.com/rack", 2)] {
+            let labels = &mut wire.metadata.labels;
+            if !labels.contains_key(key) || near.one_in(8) {
+                labels.insert(key.to_owned(), format!("v{}", near.below(values)));
+            }
+            if near.one_in(10) {
+                labels.remove(key);
+            }
+        }
+    }
+
+    /// The levels that groups ask for come, change or go.
+    fn levels(&mut self) -> Option<Input> {
+        let near = self.near.as_mut()?;
+        if self.topology.is_some() && !near.one_in(30) {
+            return None;
+        }
+        let level = |name: &str| json!({"name": name, "nodeLabel": format!("example.com/{name}")});
+        let levels = match near.below(6) {
+            0 if self.topology.take().is_some() => {
+                let key = ObjectKey { name: "net".into(), ..<_>::default() };
+                return Some(Input::ObjectGone(Kind::ClusterTopology, key));
+            }
+            1 => json!([level("rack")]),
+            2 => json!([level("block"), {"name": "rack", "nodeLabel": "zone"}]),
+            _ => json!([level("block"), level("rack")]),
+        };
+        let wire = wire(json!({"metadata": {"name": "net"}, "spec": {"levels": levels}}));
+        self.topology = Some(Object::ClusterTopology(wire));
+        self.topology.clone().map(|topology| Input::Object(Box::new(topology)))
     }
 }
 
 impl Driver {
     /// Something may happen to groups.
     pub(super) fn gang_step(&mut self) {
+        if let Some(input) = self.gangs.levels() {
+            self.watch.push_back(input);
+        }
         if !self.gangs.on || !self.gangs.rng.one_in(12) {
             return;
         }
