@@ -2,8 +2,9 @@
 //!
 //! `cargo bench --bench core` prints, per cluster size, the mean and the 99th
 //! percentile of a decision for pods of one shape and for a mix of 500 shapes, at
-//! 5,000 nodes also for pods spread over zones and hosts, for pods kept apart and for
-//! gangs of 1,000 as a whole, and the time to load a full cluster. No API server takes
+//! 5,000 nodes also for pods spread over zones and hosts, for pods kept apart, for
+//! gangs of 1,000 as a whole and for gangs of whole nodes within one block or rack, one
+//! that fits none among them, and the time to load a full cluster. No API server takes
 //! part.
 
 use std::time::{Duration, Instant};
@@ -24,6 +25,9 @@ fn main() {
     spread(5_000);
     anti_affinity(5_000);
     gangs(5_000, 1_000, 10);
+    near(5_000, 512, "block", 6);
+    near(5_000, 16, "rack", 60);
+    near(5_000, 512, "rack", 1);
     load(5_000, 150_000);
 }
 
@@ -120,6 +124,53 @@ fn gangs(nodes: usize, members: usize, count: usize) {
     report(&format!("{nodes} nodes, a gang of {members}"), &times);
 }
 
+/// Gangs whose members take a node each, within one domain of three levels: 8 blocks of 39
+/// racks of 16 nodes.
+fn near(nodes: usize, members: usize, level: &str, count: usize) {
+    let mut core = cluster(nodes);
+    let now = Tick(1_000_000_000);
+    let mut topology = muster_api::muster::ClusterTopology::default();
+    topology.metadata.name = "network".into();
+    for name in ["block", "rack", "host"] {
+        let node_label = if name == "host" { "kubernetes.io/hostname" } else { name }.to_owned();
+        let level = muster_api::muster::TopologyLevel { name: name.to_owned(), node_label };
+        topology.spec.levels.push(level);
+    }
+    core.apply(now, Input::Object(Box::new(Object::ClusterTopology(topology))));
+    for gang in 0..count {
+        let name = format!("gang-{gang}");
+        let mut group = muster_api::muster::PodGroup::default();
+        (group.metadata.namespace, group.metadata.name) = ("default".into(), name.clone());
+        group.metadata.uid.clone_from(&name);
+        group.spec.min_member = i32::try_from(members).ok();
+        let required = Some(level.to_owned());
+        group.spec.topology =
+            Some(muster_api::muster::TopologyRequest { required, ..Default::default() });
+        core.apply(now, Input::Object(Box::new(Object::PodGroup(group))));
+        for i in 0..members {
+            let mut pod = pod(gang * members + i, 100, "");
+            let requests = &mut pod.spec.containers[0].resources.requests;
+            requests.insert("nvidia.com/gpu".to_owned(), quantity("8"));
+            pod.metadata.labels.insert("muster.dev/pod-group".to_owned(), name.clone());
+            core.apply(now, Input::Pod(Change::Upsert(Box::new(pod))));
+        }
+    }
+    core.advance(now);
+    core.take_effects();
+    let (mut times, mut placed) = (Vec::with_capacity(count), true);
+    loop {
+        let started = Instant::now();
+        let Some(decision) = core.schedule_one(now) else { break };
+        times.push(started.elapsed());
+        placed = matches!(&decision.outcome, Outcome::Gathered { .. });
+        core.take_effects();
+        core.take_observations();
+    }
+    assert_eq!(times.len(), count, "every gang was decided at once");
+    let what = if placed { "in one" } else { "cannot be in one" };
+    report(&format!("{nodes} nodes, {members} {what} {level}"), &times);
+}
+
 fn selector(key: &str, value: &str) -> k8s::LabelSelector {
     let match_labels = [(key.to_owned(), value.to_owned())].into();
     k8s::LabelSelector { match_labels, ..Default::default() }
@@ -146,6 +197,8 @@ fn cluster(nodes: usize) -> Core {
         let labels = [
             ("kubernetes.io/hostname", format!("node-{i}")),
             ("topology.kubernetes.io/zone", format!("zone-{}", i % 10)),
+            ("block", format!("block-{}", i / (39 * 16))),
+            ("rack", format!("rack-{}", i / 16)),
         ];
         node.metadata.labels = labels.map(|(k, v)| (k.to_owned(), v)).into();
         let amounts =

@@ -307,6 +307,22 @@ fn gang(cpu: &str) -> String {
 }
 
 #[test]
+fn a_gang_that_must_be_in_one_domain_is_told_what_each_has_room_for() {
+    let file = gang("2")
+        .replace("spec: {minMember: 3}", "spec: {minMember: 3, topology: {required: rack}}")
+        .replace("{name: n1}", "{name: n1, labels: {example.com/rack: r1}}")
+        .replace("{name: n2}", "{name: n2, labels: {example.com/rack: r2}}");
+    let levels = "---\napiVersion: muster.dev/v1alpha1\nkind: ClusterTopology\n\
+                  metadata: {name: net}\n\
+                  spec: {levels: [{name: rack, nodeLabel: example.com/rack}]}\n";
+    let answer = ask(&format!("{file}{levels}"), "team/train-1", Output::Table);
+    let why = "room for 2 of 3 members in the best rack (r1); member train-2: 0/1 nodes are \
+               available: 1 Insufficient cpu.\n  rack r1: room for 2 of 3 on 1 nodes\n  \
+               rack r2: room for 2 of 3 on 1 nodes\n";
+    assert!(answer.contains(why), "{answer}");
+}
+
+#[test]
 fn a_member_is_told_how_its_gang_stands_and_where_all_would_go() {
     let fits = ask(&gang("2"), "team/train-1", Output::Table);
     let expected = "gang team/train: 0 of 3 members have a place, 3 wait; all that are missing \

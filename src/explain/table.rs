@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use muster_core::Explanation;
-use muster_core::report::{GangView, NodeVerdict, PolicyInForce, PreemptionView};
+use muster_core::report::{DomainView, GangView, NodeVerdict, PolicyInForce, PreemptionView};
 
 /// Rejected nodes that are listed by name; more are counted by reason.
 const NAMED: usize = 20;
@@ -53,7 +53,7 @@ pub fn table(e: &Explanation) -> String {
 
 /// How the pod's gang stands, and where its members would go.
 fn members(out: &mut String, gang: &GangView) {
-    let GangView { group, needs, have, wait, message, placed } = gang;
+    let GangView { group, needs, have, wait, message, placed, domains } = gang;
     let _ = write!(out, "gang {group}: {have} of {needs} members have a place, {wait} wait");
     if !message.is_empty() {
         let _ = write!(out, ": {message}");
@@ -61,6 +61,12 @@ fn members(out: &mut String, gang: &GangView) {
         let _ = write!(out, "; all that are missing find room now:");
     }
     out.push('\n');
+    let missing = needs.saturating_sub(*have);
+    for domain in domains.iter().take(NAMED) {
+        let DomainView { domain, fits, nodes, blocker } = domain;
+        let why = if blocker.is_empty() { String::new() } else { format!("; {blocker}") };
+        let _ = writeln!(out, "  {domain}: room for {fits} of {missing} on {nodes} nodes{why}");
+    }
     let mut nodes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (member, node) in placed {
         nodes.entry(node).or_default().push(member);

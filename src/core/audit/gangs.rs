@@ -193,9 +193,10 @@ impl Groups {
         asks
     }
 
-    /// Whether it matters where members of a group are, relative to each other.
+    /// Whether it matters where members of a group are, relative to each other. Of a group
+    /// that does not exist nobody can tell.
     pub(super) fn has_topology(&self, group: &str) -> bool {
-        self.groups.get(group).is_some_and(|group| {
+        self.groups.get(group).is_none_or(|group| {
             group.topology.is_any() || group.role_topologies.iter().any(Asks::is_any)
         })
     }

@@ -13,7 +13,7 @@ use super::Cluster;
 use crate::bugs::bug;
 use crate::gang::{Api, Count, GangId, GangKey, GangSpec};
 use crate::hash::TextMap;
-use crate::io::Object;
+use crate::io::{Kind, Object};
 use crate::model::{LabelSet, Pod, PodId, PodStage};
 use crate::policy::GangTerms;
 
@@ -130,6 +130,11 @@ impl Cluster {
     #[must_use]
     pub fn gang_named(&self, key: &GangKey) -> Option<GangId> {
         self.gangs.by_key.get(key).copied()
+    }
+
+    /// The gang of a pod group.
+    pub(crate) fn gang_of(&self, kind: Kind, namespace: &str, name: &str) -> Option<GangId> {
+        self.gang_named(&key_of(Api::of_kind(kind)?, namespace, name))
     }
 
     /// The gang that a pod goes with, if it may not go alone.

@@ -85,6 +85,9 @@ impl Core {
                 self.observations.push(Observation::GangBound { members, since_complete_micros });
             }
             if spec.has_topology() {
+                if news {
+                    self.call_members(now, id);
+                }
                 let domains = self.domains_of(id, &spec);
                 self.set_domains(id, domains);
             }
@@ -201,6 +204,7 @@ impl Core {
             view.wait = standing.ready.all;
         }
         view.message = self.said(id).to_string();
+        view.domains = self.tried(id);
         Some(view)
     }
 
@@ -223,6 +227,7 @@ impl Core {
         };
         let decision = self.attempt_gang(now, id)?;
         view.message = decision.message.map(|text| text.to_string()).unwrap_or_default();
+        view.domains = self.tried(id);
         if let Outcome::Gathered { members } = decision.outcome {
             self.drop_round(id);
             let mut seated: Vec<PodId> = Vec::with_capacity(members.len());

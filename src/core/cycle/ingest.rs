@@ -179,8 +179,14 @@ impl Core {
             return;
         }
         if kind.is_pod_group() {
+            let meta = object.metadata();
+            let held = self.cluster.gang_of(kind, &meta.namespace, &meta.name);
+            let held = held.is_some_and(|gang| self.has_topology(gang));
             if let Some(gang) = self.cluster.set_gang(&object, seen) {
                 self.queue.gang_changed(gang, true);
+                if held {
+                    self.call_members(now, gang);
+                }
             }
             return;
         }
@@ -314,19 +320,25 @@ impl Core {
         let Some(profile) = ours.filter(|_| !assigned) else {
             if assigned {
                 let shape = self.cluster.compile(wire, None);
-                let pod = self.insert_pod(key, wire, shape);
+                let pod = self.insert_pod(now, key, wire, shape);
                 self.put(now, pod, wire);
             }
             return;
         };
         let shape = self.compile(wire, Some(ProfileId(profile as u16)));
-        let pod = self.insert_pod(key, wire, shape);
+        let pod = self.insert_pod(now, key, wire, shape);
         self.nomination_shown(now, pod, &wire.status.nominated_node_name);
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         self.queue.add(&cx, pod, profile);
     }
 
-    pub(super) fn insert_pod(&mut self, key: Box<str>, wire: &k8s::Pod, shape: PodShape) -> PodId {
+    pub(super) fn insert_pod(
+        &mut self,
+        now: Tick,
+        key: Box<str>,
+        wire: &k8s::Pod,
+        shape: PodShape,
+    ) -> PodId {
         let shape = self.cluster.intern_shape(shape);
         let meta = &wire.metadata;
         let ours = self.by_scheduler.contains_key(wire.spec.scheduler_name.as_str());
@@ -366,14 +378,19 @@ impl Core {
         (pod.priority, pod.may_preempt) = self.rank_of(wire);
         let id = self.cluster.add_pod(pod);
         self.by_key.insert(key, id);
-        self.regang(id, wire);
+        self.regang(now, id, wire);
         id
     }
 
     /// A pod is in the gang that it names, if it is ours.
-    fn regang(&mut self, id: PodId, wire: &k8s::Pod) {
+    fn regang(&mut self, now: Tick, id: PodId, wire: &k8s::Pod) {
         let ours = self.by_scheduler.contains_key(wire.spec.scheduler_name.as_str());
         let (left, joined) = self.cluster.regang(id, Some(wire).filter(|_| ours));
+        if left.is_some_and(|gang| self.has_topology(gang)) {
+            // It need not be near anybody any more.
+            let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+            self.queue.call(&cx, id, "TopologyChange");
+        }
         for gang in left.into_iter().chain(joined) {
             self.queue.gang_changed(gang, true);
         }
@@ -414,7 +431,7 @@ impl Core {
             self.cluster.journal.push(node);
         }
         let assigned = !wire.spec.node_name.is_empty();
-        self.regang(id, wire);
+        self.regang(now, id, wire);
         let relabeled = self.cluster.regroup(id, wire);
         let relabeled = relabeled.filter(|was| was.labels != LabelSet::of(&wire.metadata.labels));
         // Who goes does not count for its gang any more, and labels say in which role.

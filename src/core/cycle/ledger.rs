@@ -552,6 +552,14 @@ impl Ledger {
             && cell.is_some_and(|cell| self.classes[cell.class as usize].key[0] == i64::from(FITS))
     }
 
+    /// Whether any of these nodes fits.
+    pub(super) fn fits_any(&self, nodes: &[NodeId]) -> bool {
+        nodes.iter().any(|node| {
+            let cell = self.cells.get(node.index()).filter(|cell| cell.verdict == FITS);
+            cell.is_some_and(|cell| self.open.binary_search(&cell.class).is_ok())
+        })
+    }
+
     /// As `best`, among these nodes: scores are normalised over those of them that fit.
     pub(super) fn best_within(&self, profile: &Profile, nodes: &[NodeId]) -> Option<(NodeId, i64)> {
         let fits = |node: &NodeId| {

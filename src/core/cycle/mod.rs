@@ -653,7 +653,7 @@ impl Core {
         let node = found.ok_or_else(|| format!("node {node:?} does not exist"))?;
         let shape = self.compile(wire, Some(crate::framework::ProfileId(profile)));
         let key = ingest::key_text(&meta.namespace, &meta.name).into();
-        let pod = self.insert_pod(key, wire, shape);
+        let pod = self.insert_pod(now, key, wire, shape);
         self.cluster.place(pod, node, true);
         let profile = Arc::clone(&self.profiles[usize::from(profile)]);
         self.reserve(pod, &profile, node).map_err(failure::Failure::into_message)

@@ -35,6 +35,8 @@ pub(super) enum Place {
     Domain(Arc<Tree>, usize, u32),
     /// Those in any domain of a level.
     Level(Arc<Tree>, usize),
+    /// Those that are in all of these.
+    Within(Vec<Place>),
 }
 
 impl Place {
@@ -44,6 +46,18 @@ impl Place {
             Self::All => true,
             Self::Domain(tree, level, domain) => tree.domain_of(*level, node) == Some(*domain),
             Self::Level(tree, level) => tree.domain_of(*level, node).is_some(),
+            Self::Within(places) => places.iter().all(|place| place.has(node)),
+        }
+    }
+
+    /// The same, as far as it is in these too.
+    pub(super) fn within(self, others: &[Self]) -> Self {
+        let all = std::iter::once(self).chain(others.iter().cloned());
+        let mut places: Vec<Self> = all.filter(|place| !matches!(place, Self::All)).collect();
+        match places.len() {
+            0 => Self::All,
+            1 => places.remove(0),
+            _ => Self::Within(places),
         }
     }
 
@@ -59,6 +73,11 @@ impl Place {
                 let mut nodes: Vec<NodeId> = domains.flat_map(|d| &d.nodes).copied().collect();
                 nodes.sort_unstable();
                 Some(Cow::Owned(nodes))
+            }
+            Self::Within(places) => {
+                let nodes = places.iter().find_map(Self::nodes)?;
+                let all = nodes.iter().copied().filter(|node| self.has(*node));
+                Some(Cow::Owned(all.collect()))
             }
         }
     }
@@ -187,7 +206,7 @@ impl Core {
             return anywhere;
         };
         let role = self.cluster.role_of(&spec, pod);
-        let mut bound: Option<Place> = None;
+        let mut bounds: Vec<Place> = Vec::new();
         let mut near = Vec::new();
         for (of_role, wish) in Self::wishes(&spec, role) {
             let sought = self.sought(wish).map_err(|text| Failure::topology(profile, text))?;
@@ -201,8 +220,7 @@ impl Core {
                         return Err(Failure::topology(profile, sought.apart(level, split)));
                     }
                 };
-                // What a role asks for is within what its group does.
-                bound = Some(place);
+                bounds.push(place);
             }
             let narrow = (sought.asked.last()..=sought.asked.first).rev();
             let narrow = narrow.filter(|level| Some(*level) != sought.asked.required);
@@ -215,8 +233,10 @@ impl Core {
             nearer.append(&mut near);
             near = nearer;
         }
-        near.push(bound.unwrap_or(Place::All));
-        Ok(near)
+        let mut places: Vec<Place> =
+            near.into_iter().map(|place: Place| place.within(&bounds)).collect();
+        places.push(Place::All.within(&bounds));
+        Ok(places)
     }
 
     /// Whether a node is where the members of a pod's gang are, as far as they must be
@@ -226,7 +246,12 @@ impl Core {
         let spec = self.cluster.gang(id)?.spec.as_ref().map(Arc::clone)?;
         let role = self.cluster.role_of(&spec, pod);
         for (of_role, wish) in Self::wishes(&spec, role) {
-            let Ok(Some(sought)) = self.sought(wish) else { continue };
+            let sought = match self.sought(wish) {
+                Ok(Some(sought)) => sought,
+                Ok(None) => continue,
+                // Nobody knows where it must be any more.
+                Err(text) => return Some(text),
+            };
             let Some(level) = sought.asked.required else { continue };
             let name = &self.cluster.node(node).name;
             let Some(own) = sought.tree.domain_of(level, node) else {
@@ -279,7 +304,11 @@ impl Core {
         let roles = roles.filter_map(|(i, role)| Some((Some(i), role.topology.as_ref()?)));
         let mut suspect = false;
         for (role, wish) in group.into_iter().chain(roles) {
-            let Ok(Some(sought)) = self.sought(wish) else { continue };
+            let Ok(sought) = self.sought(wish) else {
+                suspect = true;
+                continue;
+            };
+            let Some(sought) = sought else { continue };
             let Some(level) = sought.asked.required else { continue };
             let nodes = self.places_of_members(id, &spec, role, None);
             let mut own = round.iter().filter(|(.., of)| role.is_none() || *of == role);
@@ -299,16 +328,26 @@ impl Core {
             {
                 self.abort_round(now, id, Some(pod), &failure, After::Again);
             }
-            let waiting: Vec<PodId> = self
-                .cluster
-                .gang(id)
-                .map(|g| g.members.iter().copied().collect())
-                .unwrap_or_default();
-            let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
-            for pod in waiting {
-                self.queue.call(&cx, pod, "TopologyChange");
-            }
+            self.call_members(now, id);
             self.queue.gang_changed(id, true);
+        }
+    }
+
+    /// Whether a gang asks where its members are, relative to each other.
+    pub(super) fn has_topology(&self, id: GangId) -> bool {
+        let spec = self.cluster.gang(id).and_then(|gang| gang.spec.as_ref());
+        spec.is_some_and(|spec| spec.has_topology())
+    }
+
+    /// Members that wait by themselves are tried again: where the others are, or whether
+    /// that matters, has changed.
+    pub(super) fn call_members(&mut self, now: Tick, id: GangId) {
+        let Some(gang) = self.cluster.gang(id) else {
+            return;
+        };
+        let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+        for pod in &gang.members {
+            self.queue.call(&cx, *pod, "TopologyChange");
         }
     }
 
@@ -335,6 +374,14 @@ impl Core {
             }
         }
         self.choose(profile, shape, pod, &last, outside, decision)
+    }
+
+    /// Whether any node of a place fits a shape, but for pods that are expected there: worth
+    /// a look, because saying why not costs more than a choice.
+    pub(super) fn may_sit(&mut self, profile: &Profile, shape: ShapeId, place: &Place) -> bool {
+        self.refresh_ledger(profile, shape);
+        let (ledger, nodes) = (self.ledgers.get(&shape), place.nodes());
+        ledger.zip(nodes).is_none_or(|(ledger, nodes)| ledger.fits_any(&nodes))
     }
 
     /// The domains that a gang and its roles got.

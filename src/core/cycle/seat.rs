@@ -320,9 +320,14 @@ impl Core {
         };
         let choice = loop {
             let place = places.get(*from).unwrap_or(&Place::All);
+            let last = *from + 1 >= places.len();
+            if !last && !self.may_sit(profile, shape, place) {
+                *from += 1;
+                continue;
+            }
             let outside = &mut Outside::default();
             match self.choose(profile, shape, pod, place, outside, decision) {
-                Err(failure) if failure.is_rejected() && *from + 1 < places.len() => *from += 1,
+                Err(failure) if failure.is_rejected() && !last => *from += 1,
                 choice => break choice?,
             }
         };

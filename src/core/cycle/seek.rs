@@ -17,6 +17,7 @@ use crate::framework::Profile;
 use crate::gang::{Count, GangId, GangSpec, Wish};
 use crate::io::Tick;
 use crate::model::{PodId, ShapeId};
+use crate::report::{DomainView, MAX_DOMAINS_SHOWN};
 use crate::topology::{Room, Worth};
 
 /// Domains tried for a gang whose members differ, before it is said that none was found.
@@ -91,6 +92,7 @@ impl Core {
             Ok(sought) => sought,
             Err(text) => return refuse(text),
         };
+        self.set_tried(at.id, Vec::new());
         let mut steps = 0;
         let Some(sought) = sought else {
             return self.seek_roles(at, vec![Place::All], true, &mut steps, candidates, decision);
@@ -115,10 +117,7 @@ impl Core {
                 break;
             }
             steps += 1;
-            let mut places = places(&sought, &room, level, domain, bounds.need());
-            if bug!(self.bugs, TopologyIgnored) {
-                places.push(Place::All);
-            }
+            let places = places(&sought, &room, level, domain, bounds.need());
             match self.seek_roles(at, places, false, &mut steps, candidates, decision) {
                 Tried::Failed(mut why) if why.failure.is_rejected() => {
                     if sought.asked.required == Some(level) {
@@ -149,17 +148,53 @@ impl Core {
                                    wider levels"
             ));
         };
+        let ranked = match fixed {
+            Some((_, domain)) => vec![(domain, room.fits(level, domain))],
+            None => room.ranked(level),
+        };
+        let shape = wanted.first().map(|(_, shape)| *shape);
+        let tried = self.domain_views(&sought, level, &ranked, at.profile, shape);
+        self.set_tried(at.id, tried);
         if let Some(mut why) = best.filter(|_| !at.spec.accumulate) {
             why.gave_up = gave_up;
             return Tried::Failed(why);
         }
-        let places = places(&sought, &room, level, largest, bounds.need());
+        let mut places = places(&sought, &room, level, largest, bounds.need());
+        if bug!(self.bugs, TopologyIgnored) {
+            places.push(Place::All);
+        }
         let mut tried = self.seek_roles(at, places, true, &mut steps, candidates, decision);
         if let Tried::Failed(why) | Tried::Kept(why) = &mut tried {
             why.set_place(&sought, fixed.is_some(), level, largest);
             why.gave_up = gave_up;
         }
         tried
+    }
+
+    /// What domains have room for, and what keeps their nodes.
+    fn domain_views(
+        &self,
+        sought: &Sought,
+        level: usize,
+        ranked: &[(u32, u32)],
+        profile: &Profile,
+        shape: Option<ShapeId>,
+    ) -> Vec<DomainView> {
+        let ledger = shape.and_then(|shape| self.ledgers.get(&shape));
+        let view = |&(domain, fits): &(u32, u32)| {
+            let nodes = &sought.tree.domain(level, domain).nodes;
+            let verdicts = ledger.map(|ledger| ledger.verdicts_within(profile, nodes));
+            let worst = verdicts.into_iter().flatten().max_by_key(|verdict| verdict.nodes);
+            let blocker = worst
+                .map(|v| format!("{} of {} nodes: {}", v.nodes, nodes.len(), v.status.message()));
+            DomainView {
+                domain: sought.word(level, domain),
+                fits,
+                nodes: nodes.len(),
+                blocker: blocker.unwrap_or_default(),
+            }
+        };
+        ranked.iter().take(MAX_DOMAINS_SHOWN).map(view).collect()
     }
 
     /// Seats members at some places, those of roles with wishes of their own in domains of
@@ -185,7 +220,7 @@ impl Core {
                     left[role] = options;
                 }
                 Ok(None) => {}
-                Err(why) => return Tried::Failed(why),
+                Err(why) => return Tried::Failed(*why),
             }
         }
         loop {
@@ -213,13 +248,14 @@ impl Core {
         wish: &Wish,
         base: &Place,
         candidates: &[Candidate],
-    ) -> Result<Option<Vec<Vec<Place>>>, Blocked> {
+    ) -> Result<Option<Vec<Vec<Place>>>, Box<Blocked>> {
         let own: Vec<Candidate> =
             candidates.iter().filter(|c| c.role == Some(role)).cloned().collect();
         let Some(first) = own.first() else {
             return Ok(None);
         };
-        let refuse = |text: String| Blocked::refused(first, Failure::topology(at.profile, text));
+        let refuse =
+            |text: String| Box::new(Blocked::refused(first, Failure::topology(at.profile, text)));
         let name = &at.spec.roles[role].name;
         let Some(sought) =
             self.sought(wish).map_err(|text| refuse(format!("role {name}: {text}")))?
@@ -241,8 +277,10 @@ impl Core {
         let bounds = self.bounds(at.profile, &wanted, base);
         let room = Room::new(&sought.tree, |node| Bounds::worth(&bounds.all, node), &members);
         let found = options(&sought, &room, &bounds, fixed, &members);
-        let inside =
-            |(level, domain): (usize, u32)| places(&sought, &room, level, domain, bounds.need());
+        let inside = |(level, domain): (usize, u32)| -> Vec<Place> {
+            let places = places(&sought, &room, level, domain, bounds.need()).into_iter();
+            places.map(|place| place.within(std::slice::from_ref(base))).collect()
+        };
         // Members that are not needed now are held to it too.
         let mut options: Vec<Vec<Place>> = found.into_iter().map(inside).collect();
         match sought.asked.required {

@@ -13,7 +13,7 @@ use super::round::Due;
 use crate::gang::GangId;
 use crate::io::{Condition, Effect, EventRecord, GroupSays, Tick};
 use crate::model::PodId;
-use crate::report::truncate_note;
+use crate::report::{DomainView, truncate_note};
 
 /// Something is broken.
 pub(super) const BROKEN: &str = "SchedulerError";
@@ -32,6 +32,8 @@ pub(super) struct Words {
     message: Arc<str>,
     /// Where the gang and its roles are.
     domains: Domains,
+    /// What domains had room for when none had enough.
+    tried: Vec<DomainView>,
     /// What was last said, and when.
     told: Option<(&'static str, Arc<str>)>,
     told_domains: Domains,
@@ -52,6 +54,18 @@ impl Core {
     /// Notes where a gang is; it is said with the next words.
     pub(super) fn set_domains(&mut self, id: GangId, domains: Domains) {
         self.words.entry(id).or_default().domains = domains;
+    }
+
+    /// Notes what domains have room for; nothing if that is no longer of interest.
+    pub(super) fn set_tried(&mut self, id: GangId, tried: Vec<DomainView>) {
+        if !tried.is_empty() || self.words.contains_key(&id) {
+            self.words.entry(id).or_default().tried = tried;
+        }
+    }
+
+    /// What domains had room for when none had enough.
+    pub(super) fn tried(&self, id: GangId) -> Vec<DomainView> {
+        self.words.get(&id).map(|words| words.tried.clone()).unwrap_or_default()
     }
 
     /// Says that a gang has given back what it had.

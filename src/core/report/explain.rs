@@ -69,6 +69,27 @@ pub struct GangView {
     /// Where the members that are missing would go now, if all of them found room.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub placed: BTreeMap<String, String>,
+    /// Domains of the level that is required, those with the most room first, as they were
+    /// when the gang found none; at most [`MAX_DOMAINS_SHOWN`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub domains: Vec<DomainView>,
+}
+
+/// Most domains that an explanation shows.
+pub const MAX_DOMAINS_SHOWN: usize = 32;
+
+/// How much of a gang a domain could take.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DomainView {
+    /// Level and value: `rack r7`.
+    pub domain: String,
+    /// How many members could fit, of those that are missing.
+    pub fits: u32,
+    /// How many nodes it has.
+    pub nodes: usize,
+    /// What keeps most of its nodes from taking a member, and how many it keeps.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub blocker: String,
 }
 
 /// Which nodes could be made to fit by evicting pods, before any rule on budgets.

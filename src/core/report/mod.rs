@@ -10,7 +10,8 @@ mod preemption;
 mod views;
 
 pub use explain::{
-    Explanation, GangView, NodeVerdict, PolicyInForce, PreemptionView, TieSeed, VictimsView,
+    DomainView, Explanation, GangView, MAX_DOMAINS_SHOWN, NodeVerdict, PolicyInForce,
+    PreemptionView, TieSeed, VictimsView,
 };
 pub use fit_error::fit_message;
 pub use observe::{AttemptResult, Observation};

@@ -56,18 +56,23 @@ impl Asked {
             (None, Some(Meaning::Level(levels, preferred))) => {
                 Some(Self::within(levels, None, preferred))
             }
-            // Of different topologies, or labels: a tree of their own.
+            // Of different topologies, or labels: a tree of their own. What is required means
+            // the same whatever is preferred.
             (required, preferred) => {
-                let wide = required.as_ref().map(Meaning::key);
-                let narrow = preferred.as_ref().map(Meaning::key);
-                let narrow = narrow.filter(|narrow| Some(narrow.0) != wide.map(|wide| wide.0));
-                let levels: Vec<_> = wide.into_iter().chain(narrow).collect();
-                Some(Self {
-                    keys: levels.iter().map(|(key, _)| (*key).into()).collect(),
-                    names: levels.iter().map(|(_, name)| (*name).into()).collect(),
-                    required: required.is_some().then_some(0),
-                    first: levels.len() - 1,
-                })
+                let mut levels = match &required {
+                    Some(Meaning::Level(levels, at)) => levels.0[..=*at].to_vec(),
+                    Some(Meaning::Label(key)) => vec![((*key).into(), (*key).into())],
+                    None => Vec::new(),
+                };
+                let required = levels.len().checked_sub(1);
+                if let Some((key, name)) = preferred.as_ref().map(Meaning::key)
+                    && levels.iter().all(|(_, own)| **own != *key)
+                {
+                    levels.push((name.into(), key.into()));
+                }
+                let first = levels.len() - 1;
+                let (names, keys) = levels.into_iter().unzip();
+                Some(Self { keys, names, required, first })
             }
         })
     }

@@ -75,6 +75,11 @@ impl<'a> Room<'a> {
         Self { tree, levels }
     }
 
+    /// How many fit into a domain, at most.
+    pub(crate) fn fits(&self, level: usize, domain: u32) -> u32 {
+        self.levels[level][domain as usize].fits
+    }
+
     /// Domains of a level into which `need` could fit, the best first. `within`: only
     /// inside this domain of a wider level, or of the same.
     pub(crate) fn candidates(
@@ -92,6 +97,14 @@ impl<'a> Room<'a> {
             ids.filter(inside).map(|id| (self.cost(level, id, need), id)).collect();
         found.sort_unstable();
         found.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// Domains of a level and how many fit into each, those with the most room first.
+    pub(crate) fn ranked(&self, level: usize) -> Vec<(u32, u32)> {
+        let parts = self.levels.get(level).into_iter().flatten();
+        let mut all: Vec<(u32, u32)> = parts.map(|part| (part.id, part.fits)).collect();
+        all.sort_by_key(|(id, fits)| (std::cmp::Reverse(*fits), *id));
+        all
     }
 
     /// The domain of a level with the most room; of equal ones the first.

@@ -5,10 +5,10 @@
 //! time is over. L1: no gang of one shape waits for which there is room node by node.
 //! Must never ask a scheduler.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use muster_api::k8s::Pod;
+use muster_api::k8s::{Node, Pod};
 use muster_api::muster::{HalfBound, PodGroup};
 use muster_core::io::{Object, Tick};
 
@@ -187,7 +187,8 @@ impl Truth<'_> {
             return true;
         };
         let members = self.api.members(namespace, name);
-        !is_met(group, members.filter(|pod| counts(pod)))
+        // Where the others are is judged for whole gangs only.
+        required(group).is_some() || !is_met(group, members.filter(|pod| counts(pod)))
     }
 
     /// L1: no gang waits that has room.
@@ -213,7 +214,10 @@ impl Truth<'_> {
                 continue;
             }
             let need = missing(group, held());
-            let slots: usize = self.slots(first, need);
+            let slots = match required(group) {
+                None => self.slots(first, need, |_| true),
+                Some(key) => self.slots_in_one(first, need, key, held()),
+            };
             if slots >= need {
                 let what = format!(
                     "{} members of {namespace}/{name} wait, but the {need} that are missing fit",
@@ -224,10 +228,33 @@ impl Truth<'_> {
         }
     }
 
+    /// How many pods like this one fit on nodes with one value of a label: where members are
+    /// already, if they are anywhere; nowhere, if they are apart.
+    fn slots_in_one<'p>(
+        &self,
+        pod: &Pod,
+        most: usize,
+        key: &str,
+        held: impl Iterator<Item = &'p Pod>,
+    ) -> usize {
+        let value = |node: &Node| node.metadata.labels.get(key).cloned();
+        let nodes = || self.api.nodes().map(|node| &**node);
+        let of = |name: &str| nodes().find(|node| node.metadata.name == name).and_then(value);
+        let live = held.filter(|pod| !is_terminal(pod));
+        let begun: BTreeSet<String> = live.filter_map(|pod| of(&pod.spec.node_name)).collect();
+        let values: BTreeSet<String> = match begun.len() {
+            0 => nodes().filter_map(value).collect(),
+            1 => begun,
+            _ => BTreeSet::new(),
+        };
+        let inside = |own: &String| self.slots(pod, most, |node| value(node).as_ref() == Some(own));
+        values.iter().map(inside).max().unwrap_or(0)
+    }
+
     /// How many pods like this one fit, node by node; no more than `most` are counted.
-    fn slots(&self, pod: &Pod, most: usize) -> usize {
+    fn slots(&self, pod: &Pod, most: usize, inside: impl Fn(&Node) -> bool) -> usize {
         let mut slots = 0;
-        for node in self.api.nodes() {
+        for node in self.api.nodes().filter(|node| inside(node)) {
             let name = node.metadata.name.as_str();
             let here = self.pods_on(name).iter().copied();
             let expected = self.waiting.values().copied().filter(|other| {
@@ -241,6 +268,11 @@ impl Truth<'_> {
         }
         slots
     }
+}
+
+/// The label of which members must share a value.
+fn required(group: &PodGroup) -> Option<&str> {
+    group.spec.topology.as_ref()?.required.as_deref()
 }
 
 /// How many members a group still needs, of whatever role.

@@ -128,6 +128,9 @@ fn pod_group(group: &GroupSpec) -> Value {
     if let Some(when) = spec.when_half_bound {
         written["whenHalfBound"] = json!(when.as_str());
     }
+    if let Some(topology) = &spec.topology {
+        written["topology"] = json!(topology);
+    }
     if group.after > 0 {
         written["after"] = json!(duration(group.after));
     }

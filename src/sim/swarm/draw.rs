@@ -9,7 +9,7 @@ use std::sync::Arc;
 use muster_api::k8s::{PriorityClass, Quantity, ResourceList, Taint};
 
 use super::focus::Focus;
-use super::{gangs, pods, policies};
+use super::{gangs, near, pods, policies};
 use crate::model::budget::{Amount, Budget};
 use crate::rng::Rng;
 use crate::scenario::{
@@ -96,6 +96,8 @@ pub fn draw(seed: u64) -> Scenario {
     if chances.chance(policies::WORLDS) {
         policies::draw(&mut chances, span, &mut events);
     }
+    let mut chances = Draw(Rng::new(seed).split("topology", 0));
+    near::draw(&mut chances, &nodes, &mut workloads, &mut events);
     // A scheduler that is blind to taints puts pods back on a node that is not ready, from
     // where they are driven again, for as long as it stays so.
     let blind = |without: &[String]| without.iter().any(|plugin| plugin == "TaintToleration");
@@ -147,7 +149,7 @@ fn allocatable(draw: &mut Draw) -> ResourceList {
     list
 }
 
-fn half(draw: &mut Draw) -> String {
+pub(super) fn half(draw: &mut Draw) -> String {
     draw.one(&["h0", "h1"]).to_owned()
 }
 

@@ -11,6 +11,7 @@ mod brain;
 mod draw;
 mod focus;
 mod gangs;
+mod near;
 mod pods;
 mod policies;
 mod shrink;

@@ -322,6 +322,36 @@ fn s2_nobody_waits_to_be_bound_with_a_member_that_is_gone() {
 }
 
 #[test]
+fn members_that_must_be_in_one_domain_are_there_when_seated_and_when_bound() {
+    let member = |name: &str| pod(name).pod_label("muster.dev/pod-group", "g");
+    let rack = |name: &str, rack: &str| node(name).label("example.com/rack", rack);
+    let start = |level: &str| {
+        let meta = serde_json::json!({"namespace": "default", "name": "g"});
+        let spec = serde_json::json!({"minMember": 1, "topology": {"required": level}});
+        let group = wire(serde_json::json!({"metadata": meta, "spec": spec}));
+        let levels = serde_json::json!({"metadata": {"name": "net"}, "spec": {"levels": [
+            {"name": "block", "nodeLabel": "example.com/block"},
+            {"name": "rack", "nodeLabel": "example.com/rack"},
+        ]}});
+        let mut h = History::new();
+        h.node(rack("n", "a")).node(rack("m", "a")).node(rack("o", "b")).node(node("p"));
+        h.input(&Input::Object(Box::new(Object::PodGroup(group))));
+        h.input(&Input::Object(Box::new(Object::ClusterTopology(wire(levels)))));
+        h.pod(member("a")).pod(member("b"));
+        h
+    };
+    let label = "example.com/rack";
+    start(label).seat(&["a"], "n").seat(&["b"], "m").expect(&[]);
+    start(label).seat(&["a"], "n").seat(&["b"], "o").expect(&["topology"]);
+    start(label).seat(&["a"], "p").expect(&["topology"]);
+    start(label).seat(&["a", "b"], "n").node(node("n")).bind("a", "n", 1).expect(&["topology"]);
+    start(label).seat(&["a"], "n").pod(member("b").on("o")).bind("a", "n", 1).expect(&["topology"]);
+    // Of the level these nodes lack a wider one; a level that nobody knows is not judged.
+    start("rack").seat(&["a"], "n").expect(&["topology"]);
+    start("rakc").seat(&["a"], "n").seat(&["b"], "o").expect(&[]);
+}
+
+#[test]
 fn s6_only_our_pods_that_are_there_and_may_go() {
     let tried = |wire: k8s::Pod| {
         let mut h = History::new();
