@@ -24,7 +24,6 @@ pub(crate) struct Done {
 pub(crate) enum Outcome {
     Done(Done),
     DidNotFinish { bound: usize, pods: usize, limit: Duration },
-    NotYet,
     Failed(String),
 }
 
@@ -50,7 +49,6 @@ impl fmt::Display for Outcome {
             Self::DidNotFinish { bound, pods, limit } => {
                 write!(f, "did not finish ({bound} of {pods} bound in {} s)", limit.as_secs())
             }
-            Self::NotYet => f.write_str("not yet"),
             Self::Failed(why) => write!(f, "failed: {why}"),
         }
     }
@@ -111,7 +109,6 @@ impl Report {
             Outcome::DidNotFinish { bound, limit, .. } => json!({
                 "outcome": "did not finish", "bound": bound, "limitSeconds": limit.as_secs(),
             }),
-            Outcome::NotYet => json!({"outcome": "not yet"}),
             Outcome::Failed(why) => json!({"outcome": "failed", "reason": why}),
         };
         row["workload"] = workload.name().into();
@@ -131,7 +128,7 @@ impl fmt::Display for Report {
         writeln!(f, "{} nodes, {} pods, {cores} cores", self.nodes, self.pods)?;
         writeln!(
             f,
-            "{:<14} {:<15} {:>6} {:>8} {:>9} {:>10} {:>9} {:>7}   of kube-scheduler's CPU, pods/s, memory",
+            "{:<15} {:<15} {:>6} {:>8} {:>9} {:>10} {:>9} {:>7}   of kube-scheduler's CPU, pods/s, memory",
             "workload",
             "scheduler",
             "bound",
@@ -142,7 +139,7 @@ impl fmt::Display for Report {
             "events",
         )?;
         for (workload, scheduler, outcome) in &self.rows {
-            write!(f, "{:<14} {:<15} ", workload.name(), scheduler.name())?;
+            write!(f, "{:<15} {:<15} ", workload.name(), scheduler.name())?;
             match outcome {
                 Outcome::Done(d) => {
                     write!(
