@@ -8,6 +8,8 @@ pub mod numa;
 pub mod nvml;
 pub mod pci;
 pub mod print;
+pub mod reader;
+pub mod reading;
 pub mod sysfs;
 
 use std::path::PathBuf;

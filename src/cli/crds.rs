@@ -122,6 +122,9 @@ mod tests {
     #[test]
     fn names_are_as_kubectl_prints_them() {
         let names = print(&muster_api::muster::crds(), Output::Name).unwrap();
-        assert_eq!(names, "customresourcedefinition.apiextensions.k8s.io/podgroups.muster.dev\n");
+        let kinds = ["podgroups", "nodetopologies"];
+        let expected = kinds
+            .map(|k| format!("customresourcedefinition.apiextensions.k8s.io/{k}.muster.dev\n"));
+        assert_eq!(names, expected.concat());
     }
 }

@@ -5,13 +5,14 @@
 
 use serde_json::{Value, json};
 
+use super::node_topology::{Hardware, KubeletSettings, NodeTopologyStatus};
 use super::schema;
-use super::{GROUP, PodGroup, PodGroupSpec, PodGroupStatus, VERSION};
+use super::{GROUP, NodeTopology, PodGroup, PodGroupSpec, PodGroupStatus, VERSION};
 
 /// Every definition, in the order in which they are printed.
 #[must_use]
 pub fn crds() -> Vec<Value> {
-    vec![pod_group()]
+    vec![pod_group(), node_topology()]
 }
 
 /// Longest name: members name their group in a label.
@@ -96,6 +97,59 @@ fn pod_group() -> Value {
     })
 }
 
+fn node_topology() -> Value {
+    let condition = |kind: &str| format!(".status.conditions[?(@.type==\"{kind}\")].status");
+    let columns = json!([
+        column("Model", "string", ".hardware.gpus[0].model", "The model of its first GPU."),
+        column("Policy", "string", ".kubelet.topologyManager.policy", "What the kubelet aligns."),
+        column("Healthy", "string", &condition("GpusHealthy"), "Whether no GPU is lost or broken."),
+        column("Fabric", "string", &condition("FabricReady"), "Whether NVLink is whole."),
+        column("Seen", "date", ".status.observedAt", "Time since the last change."),
+        column("Age", "date", ".metadata.creationTimestamp", "Time since it was created."),
+    ]);
+    let schema = json!({
+        "type": "object",
+        "description": "What a node is inside: NUMA nodes, GPUs, links and NICs, the settings of \
+            its kubelet, and what of it is in use. Written by the node agent; its name is the \
+            node's.",
+        "properties": {
+            "apiVersion": {"type": "string", "description": "The version of the API, \
+                muster.dev/v1alpha1."},
+            "kind": {"type": "string", "description": "The kind, NodeTopology."},
+            "metadata": {"type": "object"},
+            "hardware": schema::of::<Hardware>(),
+            "kubelet": schema::of::<KubeletSettings>(),
+            "status": schema::of::<NodeTopologyStatus>(),
+        },
+    });
+    let plural = NodeTopology::PLURAL;
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{GROUP}")},
+        "spec": {
+            "group": GROUP,
+            "scope": "Cluster",
+            "names": {
+                "kind": NodeTopology::KIND,
+                "listKind": "NodeTopologyList",
+                "plural": plural,
+                "singular": "nodetopology",
+                "shortNames": ["mnt"],
+                "categories": ["muster"],
+            },
+            // No status subresource: the agent writes the object whole, in one request.
+            "versions": [{
+                "name": VERSION,
+                "served": true,
+                "storage": true,
+                "additionalPrinterColumns": columns,
+                "schema": {"openAPIV3Schema": schema},
+            }],
+        },
+    })
+}
+
 /// A column of `kubectl get`.
 fn column(name: &str, kind: &str, path: &str, description: &str) -> Value {
     json!({"name": name, "type": kind, "jsonPath": path, "description": description})
@@ -122,8 +176,11 @@ mod tests {
         for crd in crds() {
             let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
             let name = crd["spec"]["names"]["kind"].as_str().unwrap().to_owned();
-            for part in ["spec", "status"] {
-                walk(&format!("{name}.{part}"), &schema["properties"][part], &mut visit);
+            let parts = schema["properties"].as_object().unwrap();
+            for (part, schema) in parts {
+                if !["apiVersion", "kind", "metadata"].contains(&part.as_str()) {
+                    walk(&format!("{name}.{part}"), schema, &mut visit);
+                }
             }
         }
     }
@@ -131,8 +188,8 @@ mod tests {
     #[test]
     fn every_property_is_described_in_one_line_per_paragraph() {
         each_property(|path, schema| {
-            if path.ends_with("{}") {
-                return; // values of a map: the map is described
+            if path.ends_with("{}") || (path.ends_with("[]") && schema["type"] != "object") {
+                return; // values of a map or list: the map or list is described
             }
             let text = schema["description"].as_str().unwrap_or_default();
             assert!(text.len() > 8, "{path} has no description: {schema}");
@@ -155,9 +212,9 @@ mod tests {
     }
 
     #[test]
-    fn every_field_of_a_spec_has_a_limit() {
+    fn every_field_outside_of_a_status_has_a_limit() {
         each_property(|path, schema| {
-            if !path.contains(".spec") {
+            if path.contains(".status") {
                 return;
             }
             let limits: &[&str] = match schema["type"].as_str().unwrap() {

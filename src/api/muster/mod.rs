@@ -9,12 +9,14 @@
 //! explain`: they speak of the API, not of Rust.
 
 mod crd;
+pub mod node_topology;
 mod pod_group;
 mod schema;
 mod status;
 mod topology;
 
 pub use crd::crds;
+pub use node_topology::NodeTopology;
 pub use pod_group::{
     Disruption, DisruptionMode, HalfBound, MAX_MEMBERS, MAX_ROLES, MAX_SECONDS, PodGroup,
     PodGroupSpec, Reservation, Role,
