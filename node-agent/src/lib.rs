@@ -4,9 +4,11 @@
 //! read is absent and a note says why. Must never fail because a node has no GPU, driver or NUMA.
 
 pub mod cpulist;
+pub mod kubelet;
 pub mod numa;
 pub mod nvml;
 pub mod pci;
+pub mod podresources;
 pub mod print;
 pub mod reader;
 pub mod reading;

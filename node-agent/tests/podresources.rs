@@ -1,0 +1,92 @@
+//! The podresources client against a server on a socket.
+
+#[path = "support/kubelet.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod kubelet;
+
+use kubelet::{Ask, Kubelet, Mood};
+use muster_node_agent::podresources::{self, grpc};
+
+const GPU: &str = "nvidia.com/gpu";
+
+fn start() -> (tempfile::TempDir, Kubelet) {
+    let dir = tempfile::tempdir().unwrap();
+    let kubelet = Kubelet::start(dir.path()).unwrap();
+    (dir, kubelet)
+}
+
+#[tokio::test]
+async fn what_pods_hold_and_may_get_is_read() {
+    let (_dir, kubelet) = start();
+    for i in 0..4 {
+        kubelet.device(GPU, &format!("GPU-{i}"), &[i / 2]).unwrap();
+    }
+    kubelet.cpus(2..8);
+    kubelet.memory("memory", 1 << 30, 0);
+    let ask = Ask { resource: GPU, devices: 2, cpus: 3, ..Ask::default() };
+    assert_eq!(kubelet.admit("team", "train-0", &ask).unwrap(), ["GPU-0", "GPU-1"]);
+
+    let reading = podresources::read(&kubelet.socket()).await.unwrap();
+    let allocatable = &reading.allocatable;
+    assert_eq!(allocatable.cpus.to_string(), "2-7");
+    assert_eq!((allocatable.memory[0].bytes, allocatable.devices.len()), (1 << 30, 4));
+    let held: Vec<_> = reading
+        .holdings
+        .iter()
+        .filter(|(_, _, container, _)| !container.is_empty())
+        .map(|(namespace, pod, container, holding)| {
+            let ids: Vec<_> = holding.devices.keys().map(|(_, id)| id.as_str()).collect();
+            format!("{namespace}/{pod}/{container} {} {}", ids.join(","), holding.cpus)
+        })
+        .collect();
+    assert_eq!(held, ["team/train-0/main GPU-0,GPU-1 2-4"]);
+
+    kubelet.release("team", "train-0").unwrap();
+    let reading = podresources::read(&kubelet.socket()).await.unwrap();
+    assert!(reading.holdings.pods.is_empty());
+}
+
+#[tokio::test]
+async fn an_answer_larger_than_a_window_is_read() {
+    let (_dir, kubelet) = start();
+    let long = "x".repeat(500);
+    for i in 0..podresources::MAX_DEVICES {
+        kubelet.device(GPU, &format!("{long}-{i}"), &[0]).unwrap();
+    }
+    let reading = podresources::read(&kubelet.socket()).await.unwrap();
+    assert_eq!(reading.allocatable.devices.len(), podresources::MAX_DEVICES);
+}
+
+#[tokio::test]
+async fn refusals_and_nonsense_are_told_apart() {
+    let (_dir, mut kubelet) = start();
+    let cases = [
+        (Mood::Refusing(8, "rate%20limit"), "List refused with gRPC code 8: rate limit"),
+        (Mood::Babbling(vec![]), "an answer of 0 bytes has no message"),
+        (Mood::Babbling(vec![0, 0, 0, 0, 1, 0xff]), "not the expected message"),
+        (Mood::Babbling(vec![0, 0, 0, 0, 2, 0]), "2 bytes was announced, 1 came"),
+        (Mood::Babbling(vec![0; grpc::MAX_MESSAGE + 6]), "longer than 16777216 bytes"),
+    ];
+    for (mood, expected) in cases {
+        let said = format!("{mood:.40?}");
+        kubelet.mood(mood);
+        let error = podresources::read(&kubelet.socket()).await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{said}: {error}");
+    }
+    kubelet.mood(Mood::Helpful);
+    assert!(podresources::read(&kubelet.socket()).await.is_ok());
+
+    kubelet.stop().await;
+    let error = podresources::read(&kubelet.socket()).await.unwrap_err().to_string();
+    assert!(error.contains("is the kubelet running"), "{error}");
+    kubelet.restart().await.unwrap();
+    assert!(podresources::read(&kubelet.socket()).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_kubelet_is_not_waited_for() {
+    let (_dir, kubelet) = start();
+    kubelet.mood(Mood::Silent);
+    let error = podresources::read(&kubelet.socket()).await.unwrap_err().to_string();
+    assert!(error.contains("no answer within 5s"), "{error}");
+}
