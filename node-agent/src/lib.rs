@@ -3,6 +3,7 @@
 //! Owns the collection of these facts into one [`Machine`]. Must never guess: a fact that cannot be
 //! read is absent and a note says why. Must never fail because a node has no GPU, driver or NUMA.
 
+pub mod agent;
 pub mod cpulist;
 pub mod kubelet;
 pub mod numa;

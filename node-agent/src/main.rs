@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
-use muster_node_agent::{Sources, collect, print};
+use muster_node_agent::{Sources, agent, collect, print};
 
 /// Reports what a node really is: NUMA nodes, devices and GPUs.
 #[derive(Parser)]
@@ -20,6 +20,8 @@ struct Cli {
 enum Command {
     /// Print what is found on this node; needs no cluster
     Print(PrintArgs),
+    /// Keep this node's NodeTopology in the cluster as the node is
+    Run(agent::cli::RunArgs),
 }
 
 #[derive(Args)]
@@ -42,8 +44,11 @@ struct PrintArgs {
 }
 
 fn main() -> ExitCode {
-    let Command::Print(args) = Cli::parse().command;
-    match print(args) {
+    let result = match Cli::parse().command {
+        Command::Print(args) => print(args),
+        Command::Run(args) => agent::cli::main(args),
+    };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
