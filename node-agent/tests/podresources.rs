@@ -10,8 +10,8 @@ use muster_node_agent::podresources::{self, grpc};
 const GPU: &str = "nvidia.com/gpu";
 
 fn start() -> (tempfile::TempDir, Kubelet) {
-    let dir = tempfile::tempdir().unwrap();
-    let kubelet = Kubelet::start(dir.path()).unwrap();
+    let dir = tempfile::tempdir().expect("a directory");
+    let kubelet = Kubelet::start(dir.path()).expect("a kubelet");
     (dir, kubelet)
 }
 

@@ -86,7 +86,7 @@ pub async fn follow_holdings(
                 }
                 let reading = view.borrow().reading.clone();
                 replace(&view, KubeletView { reading, error: Some(error) });
-                pause.next()
+                pause.grow()
             }
         };
         tokio::time::sleep(GAP).await;

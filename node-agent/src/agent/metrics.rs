@@ -13,10 +13,13 @@ use prometheus::{
     Gauge, GaugeVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder, core::Collector,
 };
 
-use crate::reading::Reading;
+use crate::reading::{GpuGauges, Reading};
 
 /// The main loop shows itself at least this often, or it is stuck.
 pub const STUCK: Duration = Duration::from_secs(60);
+
+/// What a gauge shows of a GPU.
+type Value = fn(&GpuGauges) -> Option<f64>;
 
 /// All metrics.
 pub struct Metrics {
@@ -32,7 +35,7 @@ pub struct Metrics {
     conditions: IntGaugeVec,
     devices: IntGaugeVec,
     health: IntGaugeVec,
-    gpu: Vec<(GaugeVec, fn(&crate::reading::GpuGauges) -> Option<f64>)>,
+    gpu: Vec<(GaugeVec, Value)>,
 }
 
 impl Default for Metrics {
@@ -196,8 +199,6 @@ fn health(health: GpuHealth) -> &'static str {
     }
 }
 
-type Value = fn(&crate::reading::GpuGauges) -> Option<f64>;
-
 fn gpu_gauges(registry: &Registry) -> Vec<(GaugeVec, Value)> {
     let gauges: [(&str, &str, Value); 8] = [
         ("utilization_ratio", "Share of time in which a kernel ran.", |g| {
@@ -227,7 +228,6 @@ mod tests {
     use muster_api::muster::node_topology::GpuState;
 
     use super::*;
-    use crate::reading::GpuGauges;
 
     fn lines(metrics: &Metrics, prefix: &str) -> Vec<String> {
         let text = metrics.encode();

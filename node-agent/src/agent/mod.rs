@@ -249,7 +249,10 @@ impl Agent {
         let path = own::path(&self.views.own.borrow().name);
         while Instant::now() < until {
             match client::get::<NodeTopology>(&self.client, &path).await {
-                Ok(object) => return self.assembler.recall(&object),
+                Ok(object) => {
+                    self.object.hold_off();
+                    return self.assembler.recall(&object);
+                }
                 Err(error) if error.code() == Some(404) => return,
                 Err(error) => {
                     info!("what was written before cannot be read: {error}");

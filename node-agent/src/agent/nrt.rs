@@ -154,7 +154,7 @@ fn natives(
 /// A size of pages as Kubernetes writes it.
 fn size(bytes: u64) -> String {
     for (unit, name) in [(1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki")] {
-        if bytes >= unit && bytes % unit == 0 {
+        if bytes >= unit && bytes.is_multiple_of(unit) {
             return format!("{}{name}", bytes / unit);
         }
     }

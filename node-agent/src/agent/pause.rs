@@ -20,7 +20,7 @@ impl Pause {
     }
 
     /// The pause after one more failure.
-    pub fn next(&mut self) -> Duration {
+    pub fn grow(&mut self) -> Duration {
         let pause = FIRST.saturating_mul(1 << self.failures.min(16));
         self.failures = self.failures.saturating_add(1);
         spread(pause.min(LAST))
@@ -28,7 +28,7 @@ impl Pause {
 
     /// Waits out the pause after one more failure.
     pub async fn wait(&mut self) {
-        let pause = self.next();
+        let pause = self.grow();
         tokio::time::sleep(pause).await;
     }
 }
@@ -37,7 +37,7 @@ impl Pause {
 /// lowest digits are random enough for that.
 fn spread(pause: Duration) -> Duration {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let digits = now.map_or(0, |now| now.subsec_nanos() / 1000 % 256);
+    let digits = now.map_or(0, |now| now.subsec_micros() % 256);
     pause - pause.mul_f64(f64::from(digits) / 1024.0)
 }
 
@@ -49,15 +49,15 @@ mod tests {
     fn pauses_grow_and_are_bounded() {
         let mut pause = Pause::default();
         let mut within = |expected: Duration| {
-            let next = pause.next();
+            let next = pause.grow();
             assert!(next <= expected && next >= expected.mul_f64(0.75), "{next:?} {expected:?}");
         };
         for expected in [0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0] {
             within(Duration::from_secs_f64(expected));
         }
         pause.failures = u32::MAX;
-        assert!(pause.next() <= LAST);
+        assert!(pause.grow() <= LAST);
         pause.reset();
-        assert!(pause.next() <= FIRST);
+        assert!(pause.grow() <= FIRST);
     }
 }

@@ -53,6 +53,11 @@ impl Publisher {
         }
     }
 
+    /// The next write is not before [`GAP`] from now: an earlier life may just have written.
+    pub fn hold_off(&mut self) {
+        self.not_before = Instant::now() + GAP;
+    }
+
     /// What the server should have from now on.
     pub fn want(&mut self, object: Value) {
         self.wanted = Some(object);
@@ -100,7 +105,7 @@ impl Publisher {
             Err(error) => {
                 // Whether it was written is not known; to write it again does no harm.
                 self.written = None;
-                let pause = self.pause.next().max(GAP);
+                let pause = self.pause.grow().max(GAP);
                 self.not_before = now + pause;
                 warn!(path = self.path, "not written, trying again in {pause:.1?}: {error}");
             }
