@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
-use muster_node_agent::{Sources, agent, collect, print};
+use muster_node_agent::reader::Reader;
+use muster_node_agent::{Sources, agent, print};
 
 /// Reports what a node really is: NUMA nodes, devices and GPUs.
 #[derive(Parser)]
@@ -58,12 +59,12 @@ fn main() -> ExitCode {
 }
 
 fn print(args: PrintArgs) -> anyhow::Result<()> {
-    let machine = collect(&Sources {
+    let reading = Reader::once(Sources {
         sysfs_root: args.sysfs_root,
         proc_root: args.proc_root,
         nvml_library: args.nvml_library,
     })?;
-    let text = print::render(&machine, args.output)?;
+    let text = print::render(&reading, args.output)?;
     match io::stdout().write_all(text.as_bytes()) {
         // `print | head` is no error.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -52,6 +52,8 @@ pub struct GpuGauges {
     pub uuid: Option<String>,
     pub index: Option<u32>,
     pub pci: String,
+    /// Neither lost nor unhealthy, as far as known.
+    pub healthy: bool,
     /// Share of time in which a kernel ran, 0 to 100.
     pub utilisation_percent: Option<u32>,
     pub memory_used_bytes: Option<u64>,

@@ -5,7 +5,8 @@
 mod kubelet;
 
 use kubelet::{Ask, Kubelet, Mood};
-use muster_node_agent::podresources::{self, grpc};
+use muster_node_agent::podresources::{self, Allocatable, Holdings, grpc, proto};
+use prost::Message;
 
 const GPU: &str = "nvidia.com/gpu";
 
@@ -89,4 +90,84 @@ async fn a_silent_kubelet_is_not_waited_for() {
     kubelet.mood(Mood::Silent);
     let error = podresources::read(&kubelet.socket()).await.unwrap_err().to_string();
     assert!(error.contains("no answer within 5s"), "{error}");
+}
+
+/// The messages that are kept: name and bytes.
+fn corpus() -> Vec<(&'static str, Vec<u8>)> {
+    let lines = include_str!("corpus/podresources.txt").lines();
+    let lines = lines.filter(|line| !line.starts_with('#') && !line.is_empty());
+    let byte = |digits: &[u8]| {
+        let digits = std::str::from_utf8(digits).expect("hex");
+        u8::from_str_radix(digits, 16).expect("hex")
+    };
+    lines
+        .map(|line| {
+            let (name, hex) = line.split_once(' ').expect("a name and bytes");
+            (name, hex.trim().as_bytes().chunks(2).map(byte).collect())
+        })
+        .collect()
+}
+
+#[test]
+fn kept_messages_are_read_or_refused() {
+    let mut read = 0;
+    for (_, bytes) in corpus() {
+        let list = proto::ListResponse::decode(&*bytes);
+        read += list.iter().map(Holdings::read).count();
+        let allocatable = proto::AllocatableResponse::decode(&*bytes);
+        read += allocatable.iter().map(Allocatable::read).count();
+    }
+    assert!(read >= 4, "{read}");
+}
+
+/// Held against messages that upstream's own types made: tags and types are theirs.
+#[test]
+fn messages_of_upstream_mean_what_upstream_means() {
+    let find = |wanted: &str| {
+        let found = corpus().into_iter().find(|(name, _)| *name == wanted);
+        found.expect("a kept message").1
+    };
+    let list = proto::ListResponse::decode(&*find("list")).unwrap();
+    check_upstream(&Holdings::read(&list));
+    let allocatable = proto::AllocatableResponse::decode(&*find("allocatable")).unwrap();
+    let allocatable = Allocatable::read(&allocatable);
+    assert_eq!(allocatable.cpus.to_string(), "2-3,8-9,130");
+    assert_eq!(allocatable.memory[0].bytes, 1 << 40);
+    assert_eq!(allocatable.devices.len(), 3);
+}
+
+/// What `list` of the corpus says.
+fn check_upstream(holdings: &Holdings) {
+    let shown: Vec<_> = holdings
+        .iter()
+        .map(|(namespace, pod, container, h)| {
+            let devices = h.devices.iter().map(|((_, id), nodes)| format!("{id}@{nodes:?}"));
+            let memory = h.memory.iter().map(|m| format!("{}={}@{:?}", m.kind, m.bytes, m.nodes));
+            let claims = h.claims.iter().map(|c| format!("{}/{}/{}", c.driver, c.pool, c.device));
+            let all: Vec<_> = devices.chain(memory).chain(claims).collect();
+            format!("{namespace}/{pod}/{container} [{}] {}", h.cpus, all.join(" "))
+        })
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            "team/train-0/ [8-9] memory=5@{1}",
+            "team/train-0/claimed [] gpu.nvidia.com/node-1/gpu-3",
+            "team/train-0/main [2-3,130] GPU-0@{0} GPU-5@{1} nic-0@{} memory=8589934592@{0, 1} \
+             hugepages-2Mi=4194304@{0}",
+        ]
+    );
+}
+
+/// On a node: `MUSTER_KUBELET_SOCKET=/var/lib/kubelet/pod-resources/kubelet.sock`.
+#[tokio::test]
+#[ignore = "needs a kubelet; MUSTER_KUBELET_SOCKET names its socket"]
+async fn a_real_server_is_understood() {
+    let socket = std::env::var_os("MUSTER_KUBELET_SOCKET").expect("MUSTER_KUBELET_SOCKET");
+    for _ in 0..3 {
+        match podresources::read(socket.as_ref()).await {
+            Ok(reading) => println!("{reading:#?}"),
+            Err(error) => println!("{error}"),
+        }
+    }
 }

@@ -95,7 +95,14 @@ impl Tree {
 
 fn write_gpu(machine: &Machine, gpu: &Gpu, tree: &Tree) -> io::Result<()> {
     let id = format!("10de:{:04x}", machine.model.device);
-    tree.pci(machine, &gpu.path, "0x030200", &id, gpu.numa)
+    tree.pci(machine, &gpu.path, "0x030200", &id, gpu.numa)?;
+    let speed = match machine.model.architecture {
+        ..=6 => "8.0 GT/s PCIe",
+        7 | 8 => "16.0 GT/s PCIe",
+        _ => "32.0 GT/s PCIe",
+    };
+    tree.file(&format!("sys/devices/{}/max_link_speed", gpu.path), speed)?;
+    tree.file(&format!("sys/devices/{}/max_link_width", gpu.path), "16")
 }
 
 fn write_nic(machine: &Machine, nic: &Nic, tree: &Tree) -> io::Result<()> {

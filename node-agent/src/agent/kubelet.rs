@@ -22,6 +22,8 @@ use crate::podresources;
 pub const GAP: Duration = Duration::from_millis(250);
 /// Between two questions when nothing has happened.
 pub const POLL: Duration = Duration::from_secs(15);
+/// Between two looks at the kubelet's configuration file when nothing has happened.
+const SETTINGS: Duration = Duration::from_secs(60);
 /// Longest that the way through the API server may take.
 const CONFIGZ: Duration = Duration::from_secs(3);
 
@@ -75,6 +77,13 @@ pub async fn follow_holdings(
         let wait = match answer {
             Ok(reading) => {
                 pause.reset();
+                let known = view.borrow().reading.as_ref().is_some_and(|known| {
+                    known.allocatable.devices.keys().eq(reading.allocatable.devices.keys())
+                });
+                if !known {
+                    // Others are offered: the Node will soon say how many there are.
+                    bells.node.notify_one();
+                }
                 replace(&view, KubeletView { reading: Some(reading), error: None });
                 POLL
             }
@@ -94,8 +103,8 @@ pub async fn follow_holdings(
     }
 }
 
-/// Reads the kubelet's settings when it is started or its file is written, and now and then while they are
-/// not the kubelet's own words.
+/// Reads the kubelet's settings when it is started or its file is written. The API server is asked at those
+/// times only, and again only if it did not answer; the file is looked at now and then.
 pub async fn follow_settings(
     client: kube::Client,
     node: String,
@@ -103,32 +112,41 @@ pub async fn follow_settings(
     found: watch::Sender<Option<Found>>,
     bells: Bells,
 ) {
+    let mut ask = true;
     loop {
-        let path = format!("/api/v1/nodes/{node}/proxy/configz");
-        let asked = tokio::time::timeout(CONFIGZ, client::get_text(&client, &path)).await;
-        let note = match asked {
-            Ok(Ok(body)) => match Found::configz(&body) {
+        if ask {
+            match configz(&client, &node).await {
                 Ok(read) => {
                     replace(&found, Some(read));
                     bells.settings.notified().await;
                     continue;
                 }
-                Err(note) => Some(note),
-            },
-            // The usual case: it takes a right that is worth withholding.
-            Ok(Err(error)) if error.code() == Some(403) => None,
-            Ok(Err(error)) => Some(format!("configz: {error}")),
-            Err(_) => Some(format!("configz: no answer within {CONFIGZ:?}")),
-        };
-        if let Some(note) = note {
-            // Words of the server differ from one attempt to the next; they are for the log.
-            info!("the kubelet's settings are read from its file: {note}");
+                Err(again) => ask = again,
+            }
         }
-        let read = Found::files(&files, Vec::new());
-        let wait = if read.is_known() { super::node::POLL } else { POLL };
-        replace(&found, Some(read));
-        let _ = tokio::time::timeout(wait, bells.settings.notified()).await;
+        replace(&found, Some(Found::files(&files, Vec::new())));
+        if tokio::time::timeout(SETTINGS, bells.settings.notified()).await.is_ok() {
+            ask = true;
+        }
     }
+}
+
+/// The kubelet's own words. If there are none, whether it is worth asking again soon.
+async fn configz(client: &kube::Client, node: &str) -> Result<Found, bool> {
+    let path = format!("/api/v1/nodes/{node}/proxy/configz");
+    let (again, note) = match tokio::time::timeout(CONFIGZ, client::get_text(client, &path)).await {
+        Ok(Ok(body)) => match Found::configz(&body) {
+            Ok(found) => return Ok(found),
+            Err(note) => (false, note),
+        },
+        // The usual case: it takes a right that is worth withholding.
+        Ok(Err(error)) if error.code() == Some(403) => return Err(false),
+        Ok(Err(error)) => (true, error.to_string()),
+        Err(_) => (true, format!("no answer within {CONFIGZ:?}")),
+    };
+    // Words of the server differ from one attempt to the next; they are for the log.
+    info!("the kubelet's settings are read from its file, not from configz: {note}");
+    Err(again)
 }
 
 /// Puts `value` in place, and wakes whoever looks only if it is another.

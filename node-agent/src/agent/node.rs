@@ -16,8 +16,10 @@ use tracing::warn;
 use super::client;
 use super::pause::Pause;
 
-/// Between two looks when nothing has happened.
-pub const POLL: Duration = Duration::from_secs(60);
+/// Between two looks when nothing has happened: thousands of agents ask one API server.
+const POLL: Duration = Duration::from_secs(300);
+/// After something has happened, a second look: the kubelet reports its devices every ten seconds.
+const AFTER: Duration = Duration::from_secs(15);
 /// Most resources of a node that are kept.
 const MAX_RESOURCES: usize = 256;
 
@@ -94,6 +96,7 @@ pub async fn follow(
 ) {
     let path = format!("/api/v1/nodes/{name}");
     let mut pause = Pause::default();
+    let mut wait = AFTER;
     loop {
         match client::get::<Wire>(&client, &path).await {
             Ok(wire) => {
@@ -104,7 +107,8 @@ pub async fn follow(
                     *node = seen;
                     differs
                 });
-                let _ = tokio::time::timeout(POLL, look.notified()).await;
+                let rung = tokio::time::timeout(wait, look.notified()).await.is_ok();
+                wait = if rung { AFTER } else { POLL };
             }
             Err(error) => {
                 warn!(node = name, "the Node cannot be read, so nothing is written: {error}");

@@ -11,14 +11,12 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PartialObjectMeta};
 use kube_runtime::watcher::{self, Event, watcher};
+use muster_api::muster::annotations::PREDICTED_DEVICES;
 use tokio::sync::{Notify, watch};
 use tracing::warn;
 
 use super::pause::Pause;
 
-/// On a pod: the devices that the scheduler expects the kubelet to choose, as a JSON object
-/// of lists of ids by resource: `{"nvidia.com/gpu": ["GPU-…", "GPU-…"]}`.
-pub const PREDICTED_DEVICES: &str = "muster.dev/predicted-devices";
 /// Longest prediction that is read.
 pub const MAX_PREDICTION: usize = 16 << 10;
 /// Most pods that are kept: far more than a kubelet takes.

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_api::muster::annotations::PREDICTED_DEVICES;
 use muster_api::muster::node_topology::{self as api, node_condition};
 
 use super::pods::Pods;
@@ -70,7 +71,7 @@ impl Predictions {
             Verdict::Held => None,
             Verdict::Missed(words) => Some(("Missed", format!("{pod}: {words}"))),
             Verdict::Invalid(words) => {
-                Some(("Invalid", format!("{pod}: {}: {words}", super::pods::PREDICTED_DEVICES)))
+                Some(("Invalid", format!("{pod}: {}: {words}", PREDICTED_DEVICES)))
             }
         });
         let first = wrong.next();

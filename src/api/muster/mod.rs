@@ -39,3 +39,11 @@ pub mod labels {
     /// On a pod: its rank, unless the group names another label.
     pub const DEFAULT_RANK: &str = "batch.kubernetes.io/job-completion-index";
 }
+
+/// Names of annotations.
+pub mod annotations {
+    /// On a pod: the devices that its scheduler expects the kubelet to choose, as a JSON
+    /// object of lists of ids by resource: `{"nvidia.com/gpu": ["GPU-…"]}`. The node agent
+    /// compares it with what the kubelet chose.
+    pub const PREDICTED_DEVICES: &str = "muster.dev/predicted-devices";
+}

@@ -42,9 +42,8 @@ pub struct Hardware {
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MAX_SWITCHES), extend("x-kubernetes-list-type" = "atomic"))]
     pub switches: Vec<PciSwitch>,
-    /// GPUs and other accelerators: first those that NVIDIA's library reports, in its
-    /// order, then those that are only on the bus, by address. Links and NICs name a GPU
-    /// by its position here, from 0.
+    /// GPUs and other accelerators by PCI address, those included that no driver reports.
+    /// Links and NICs name a GPU by its position here, from 0.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MAX_GPUS), extend("x-kubernetes-list-type" = "atomic"))]
     pub gpus: Vec<Gpu>,
