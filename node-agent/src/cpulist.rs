@@ -6,8 +6,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Serialize, Serializer};
-
 /// The highest id that is accepted: far above what any kernel is built for, low enough to iterate.
 pub const MAX_ID: u32 = (1 << 20) - 1;
 
@@ -39,6 +37,14 @@ impl CpuList {
     /// The ids in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().flat_map(|&(first, last)| first..=last)
+    }
+
+    /// Whether all ids are in `other`.
+    pub fn is_within(&self, other: &Self) -> bool {
+        let inside = |&(first, last): &(u32, u32)| {
+            other.0.iter().any(|&(from, to)| from <= first && last <= to)
+        };
+        self.0.iter().all(inside)
     }
 
     fn from_ranges(mut ranges: Vec<(u32, u32)>) -> Self {
@@ -100,12 +106,6 @@ impl fmt::Display for CpuList {
             }
         }
         Ok(())
-    }
-}
-
-impl Serialize for CpuList {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
     }
 }
 
@@ -174,6 +174,15 @@ mod tests {
             prop_assert_eq!(list.to_string().parse::<CpuList>(), Ok(list.clone()));
             prop_assert_eq!(list.iter().collect::<BTreeSet<_>>(), ids.clone());
             prop_assert_eq!(list.count() as usize, ids.len());
+        }
+
+        #[test]
+        fn within_is_subset(
+            a in prop::collection::btree_set(0..40_u32, 0..8),
+            b in prop::collection::btree_set(0..40_u32, 0..40),
+        ) {
+            let list = |ids: &BTreeSet<u32>| ids.iter().copied().collect::<CpuList>();
+            prop_assert_eq!(list(&a).is_within(&list(&b)), a.is_subset(&b));
         }
     }
 }

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
-use muster_node_agent::{Sources, collect, print};
+use muster_node_agent::reader::Reader;
+use muster_node_agent::{Sources, agent, print};
 
 /// Reports what a node really is: NUMA nodes, devices and GPUs.
 #[derive(Parser)]
@@ -20,6 +21,8 @@ struct Cli {
 enum Command {
     /// Print what is found on this node; needs no cluster
     Print(PrintArgs),
+    /// Keep this node's NodeTopology in the cluster as the node is
+    Run(agent::cli::RunArgs),
 }
 
 #[derive(Args)]
@@ -42,8 +45,11 @@ struct PrintArgs {
 }
 
 fn main() -> ExitCode {
-    let Command::Print(args) = Cli::parse().command;
-    match print(args) {
+    let result = match Cli::parse().command {
+        Command::Print(args) => print(args),
+        Command::Run(args) => agent::cli::main(args),
+    };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -53,12 +59,12 @@ fn main() -> ExitCode {
 }
 
 fn print(args: PrintArgs) -> anyhow::Result<()> {
-    let machine = collect(&Sources {
+    let reading = Reader::once(Sources {
         sysfs_root: args.sysfs_root,
         proc_root: args.proc_root,
         nvml_library: args.nvml_library,
     })?;
-    let text = print::render(&machine, args.output)?;
+    let text = print::render(&reading, args.output)?;
     match io::stdout().write_all(text.as_bytes()) {
         // `print | head` is no error.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -1,99 +1,159 @@
-//! NUMA nodes: their CPUs, memory, hugepages and distances.
+//! NUMA nodes: their CPUs, cores, caches, memory, hugepages and distances.
 //!
-//! Owns `devices/system/node` of sysfs. Must never assume that ids are dense, that a node has CPUs, or
-//! that column `i` of a distance row is node `i`: it is the `i`-th *online* node.
+//! Owns `devices/system/node` and `devices/system/cpu` of sysfs. Must never assume that ids are
+//! dense, that a node has CPUs, or that column `i` of a distance row is node `i`: it is the `i`-th
+//! *online* node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
+use muster_api::muster::node_topology::{CpuCache, Hugepages, MAX_NUMA_NODES, NumaKind, NumaNode};
 
 use crate::cpulist::CpuList;
 use crate::sysfs::{Error, Tree, noted};
 
 const NODES: &str = "devices/system/node";
-const CPUS: &str = "devices/system/cpu/online";
+const CPUS: &str = "devices/system/cpu";
+/// Most CPUs whose cores and caches are read.
+const MAX_CPUS: usize = 4096;
+/// Most sizes of hugepages of a node.
+const MAX_PAGE_SIZES: usize = 8;
+/// Most caches of a node that are listed.
+const MAX_CACHES: usize = 64;
+/// Highest level of cache that a CPU may have.
+const MAX_CACHE_INDEX: u32 = 8;
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NumaNode {
-    pub id: u32,
-    /// Online CPUs. Empty for a node of memory only (CXL, memory of a GPU).
-    pub cpus: Option<CpuList>,
-    pub memory_bytes: Option<u64>,
-    pub free_memory_bytes: Option<u64>,
-    /// By size of page.
-    pub hugepages: Vec<Hugepages>,
-    /// From this node to each online node, itself included.
-    pub distances: BTreeMap<u32, u32>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Hugepages {
-    pub page_bytes: u64,
-    pub total: u64,
-    pub free: u64,
-}
-
-impl NumaNode {
-    pub fn is_memory_only(&self) -> bool {
-        self.cpus.as_ref().is_some_and(CpuList::is_empty) && self.memory_bytes.unwrap_or(0) > 0
-    }
-}
-
-/// All online NUMA nodes by id. A kernel without NUMA is one node of everything.
-pub fn read(sysfs: &Tree, proc: &Tree, notes: &mut Vec<String>) -> Result<Vec<NumaNode>, Error> {
+/// All online NUMA nodes by id. A kernel without NUMA is one node of everything; so is one whose
+/// files cannot be read, as far as they can.
+pub fn read(sysfs: &Tree, proc: &Tree, notes: &mut Vec<String>) -> Vec<NumaNode> {
     let online = match read_list(sysfs, &format!("{NODES}/online")) {
-        Err(error) if error.is_not_found() => {
+        Ok(online) => online,
+        Err(error) => {
             notes.push(format!("{error}; the machine is shown as one NUMA node"));
-            return without_numa(sysfs, proc, notes).map(|node| vec![node]);
+            return vec![without_numa(sysfs, proc, notes)];
         }
-        online => online?,
     };
-    Ok(online.iter().map(|id| read_node(sysfs, id, &online, notes)).collect())
+    if online.count() as usize > MAX_NUMA_NODES {
+        notes.push(format!("{} NUMA nodes; the first {MAX_NUMA_NODES} are shown", online.count()));
+    }
+    let ids = online.iter().take(MAX_NUMA_NODES);
+    ids.map(|id| read_node(sysfs, id, &online, notes)).collect()
 }
 
 fn read_node(sysfs: &Tree, id: u32, online: &CpuList, notes: &mut Vec<String>) -> NumaNode {
     let dir = format!("{NODES}/node{id}");
-    let (memory_bytes, free_memory_bytes) = read_memory(sysfs, &format!("{dir}/meminfo"), notes);
-    NumaNode {
-        id,
-        cpus: noted(read_list(sysfs, &format!("{dir}/cpulist")), notes),
-        memory_bytes,
-        free_memory_bytes,
-        hugepages: read_hugepages(sysfs, &format!("{dir}/hugepages"), notes),
-        distances: noted(read_distances(sysfs, &format!("{dir}/distance"), online), notes)
-            .unwrap_or_default(),
+    let cpus = noted(read_list(sysfs, &format!("{dir}/cpulist")), notes);
+    let memory_bytes = read_memory(sysfs, &format!("{dir}/meminfo"), notes);
+    let distances = noted(read_distances(sysfs, &format!("{dir}/distance"), online), notes);
+    let mut distances = distances.unwrap_or_default();
+    distances.truncate(MAX_NUMA_NODES);
+    let hugepages = read_hugepages(sysfs, &format!("{dir}/hugepages"), notes);
+    let cpus = cpus.unwrap_or_default();
+    let node = NumaNode { id, memory_bytes, hugepages, distances, ..NumaNode::default() };
+    with_cpus(node, &cpus, sysfs, notes)
+}
+
+fn without_numa(sysfs: &Tree, proc: &Tree, notes: &mut Vec<String>) -> NumaNode {
+    let cpus = noted(read_list(sysfs, &format!("{CPUS}/online")), notes).unwrap_or_default();
+    let memory_bytes = read_memory(proc, "meminfo", notes);
+    let hugepages = read_hugepages(sysfs, "kernel/mm/hugepages", notes);
+    let node = NumaNode { id: 0, memory_bytes, hugepages, ..NumaNode::default() };
+    with_cpus(node, &cpus, sysfs, notes)
+}
+
+/// The node with what its CPUs tell: socket, cores, caches.
+fn with_cpus(
+    mut node: NumaNode,
+    cpus: &CpuList,
+    sysfs: &Tree,
+    notes: &mut Vec<String>,
+) -> NumaNode {
+    node.kind = match (cpus.is_empty(), node.memory_bytes) {
+        (false, _) => NumaKind::Cpu,
+        (true, 0) => NumaKind::Empty,
+        (true, _) => NumaKind::Memory,
+    };
+    node.cpus = cpus.to_string();
+    let (mut sockets, mut cores, mut caches) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
+    for cpu in cpus.iter().take(MAX_CPUS) {
+        let dir = format!("{CPUS}/cpu{cpu}");
+        if let Some(socket) = socket(sysfs, &dir, notes) {
+            sockets.insert(socket);
+        }
+        if let Some(core) =
+            optional(read_list(sysfs, &format!("{dir}/topology/thread_siblings_list")), notes)
+        {
+            cores.insert((core.iter().next(), core.to_string(), core.count()));
+        }
+        if let Some((shared, bytes)) = last_cache(sysfs, &dir, notes) {
+            caches.insert(shared.iter().next(), CpuCache { cpus: shared.to_string(), bytes });
+        }
+    }
+    // A negative number is a package that the firmware does not name.
+    node.socket = match sockets.into_iter().collect::<Vec<i64>>()[..] {
+        [socket] => u32::try_from(socket).ok(),
+        _ => None,
+    };
+    if cores.iter().any(|(_, _, threads)| *threads > 1) {
+        node.cores = cores.into_iter().map(|(_, list, _)| list).collect();
+    }
+    if caches.len() > 1 {
+        node.caches = caches.into_values().take(MAX_CACHES).collect();
+    }
+    node
+}
+
+fn socket(sysfs: &Tree, dir: &str, notes: &mut Vec<String>) -> Option<i64> {
+    optional(
+        sysfs.parse(format!("{dir}/topology/physical_package_id"), "the number of a socket"),
+        notes,
+    )
+}
+
+/// A value that some kernels and containers do not show.
+fn optional<T>(result: Result<T, Error>, notes: &mut Vec<String>) -> Option<T> {
+    match result {
+        Err(error) if error.is_not_found() => None,
+        result => noted(result, notes),
     }
 }
 
-fn without_numa(sysfs: &Tree, proc: &Tree, notes: &mut Vec<String>) -> Result<NumaNode, Error> {
-    let cpus = read_list(sysfs, CPUS)?;
-    let (memory_bytes, free_memory_bytes) = read_memory(proc, "meminfo", notes);
-    Ok(NumaNode {
-        id: 0,
-        cpus: Some(cpus),
-        memory_bytes,
-        free_memory_bytes,
-        hugepages: read_hugepages(sysfs, "kernel/mm/hugepages", notes),
-        distances: BTreeMap::new(),
-    })
+/// The CPUs that share a CPU's cache of the highest level, and its size.
+fn last_cache(sysfs: &Tree, dir: &str, notes: &mut Vec<String>) -> Option<(CpuList, u64)> {
+    let has = |i: &u32| sysfs.resolve(format!("{dir}/cache/index{i}").as_ref()).is_ok();
+    let index = (0..MAX_CACHE_INDEX).rev().find(has)?;
+    let dir = format!("{dir}/cache/index{index}");
+    // The second level belongs to one core: nothing to align by.
+    let level: u32 = optional(sysfs.parse(format!("{dir}/level"), "the level of a cache"), notes)?;
+    if level < 3 {
+        return None;
+    }
+    let shared = optional(read_list(sysfs, &format!("{dir}/shared_cpu_list")), notes)?;
+    let size =
+        optional(sysfs.read(format!("{dir}/size")), notes).and_then(|text| cache_bytes(&text));
+    Some((shared, size.unwrap_or(0)))
 }
 
-/// Total and free memory.
-fn read_memory(tree: &Tree, path: &str, notes: &mut Vec<String>) -> (Option<u64>, Option<u64>) {
-    let Some(text) = noted(tree.read(path), notes) else {
-        return (None, None);
+/// `32768K` in bytes.
+fn cache_bytes(text: &str) -> Option<u64> {
+    let (digits, unit) =
+        text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let factor = match unit {
+        "" => 1,
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        _ => return None,
     };
-    let mut bytes = |name| {
-        let found = meminfo_bytes(&text, name);
-        if found.is_none() {
-            let expected = format!("a list with {name} in kB");
-            notes.push(tree.malformed(path, &text, &expected).to_string());
-        }
-        found
-    };
-    (bytes("MemTotal"), bytes("MemFree"))
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+/// Total memory; 0 if not known.
+fn read_memory(tree: &Tree, path: &str, notes: &mut Vec<String>) -> u64 {
+    let Some(text) = noted(tree.read(path), notes) else { return 0 };
+    let found = meminfo_bytes(&text, "MemTotal");
+    if found.is_none() {
+        notes.push(tree.malformed(path, &text, "a list with MemTotal in kB").to_string());
+    }
+    found.unwrap_or(0)
 }
 
 fn read_list(sysfs: &Tree, path: &str) -> Result<CpuList, Error> {
@@ -122,21 +182,21 @@ fn read_hugepages(sysfs: &Tree, dir: &str, notes: &mut Vec<String>) -> Vec<Hugep
         .filter_map(|name| {
             let kib: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
             let page_bytes = kib.checked_mul(1024)?;
-            let count = |file| sysfs.parse(format!("{dir}/{name}/{file}"), "a number of pages");
-            let total = noted(count("nr_hugepages"), notes)?;
-            let free = noted(count("free_hugepages"), notes)?;
-            Some(Hugepages { page_bytes, total, free })
+            let path = format!("{dir}/{name}/nr_hugepages");
+            let count = noted(sysfs.parse(path, "a number of pages"), notes)?;
+            Some(Hugepages { page_bytes, count })
         })
         .collect();
     pages.sort_unstable_by_key(|p| p.page_bytes);
+    pages.truncate(MAX_PAGE_SIZES);
     pages
 }
 
-fn read_distances(sysfs: &Tree, path: &str, online: &CpuList) -> Result<BTreeMap<u32, u32>, Error> {
+fn read_distances(sysfs: &Tree, path: &str, online: &CpuList) -> Result<Vec<u32>, Error> {
     let text = sysfs.read(path)?;
     let row: Result<Vec<u32>, _> = text.split_whitespace().map(str::parse).collect();
     match row {
-        Ok(row) if row.len() == online.count() as usize => Ok(online.iter().zip(row).collect()),
+        Ok(row) if row.len() == online.count() as usize => Ok(row),
         _ => {
             let expected = format!("a row of {} distances", online.count());
             Err(sysfs.malformed(path, &text, &expected))
@@ -146,7 +206,42 @@ fn read_distances(sysfs: &Tree, path: &str, online: &CpuList) -> Result<BTreeMap
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn any_meminfo_is_read_or_refused(text in "(Node [0-9]{1,3} )?Mem(Total|Free)?:?[ \\t]*[0-9]{0,22} ?(kB)?\\n?\\PC*") {
+            let _ = meminfo_bytes(&text, "MemTotal");
+        }
+
+        #[test]
+        fn meminfo_of_any_node_is_read(node in 0..1000_u32, kib in 0..1_u64 << 50, pad in " {1,9}") {
+            let text = format!("Node {node} MemUsed: 1 kB\nNode {node} MemTotal:{pad}{kib} kB\n");
+            prop_assert_eq!(meminfo_bytes(&text, "MemTotal"), Some(kib * 1024));
+        }
+
+        #[test]
+        fn any_cache_size_is_read_or_refused(text in "\\PC*") {
+            let _ = cache_bytes(&text);
+        }
+    }
+
+    #[test]
+    fn cache_sizes() {
+        let cases = [
+            ("32768K", Some(32 << 20)),
+            ("36M", Some(36 << 20)),
+            ("512", Some(512)),
+            ("K", None),
+            ("1G", None),
+            ("99999999999999999999K", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(cache_bytes(text), expected, "{text}");
+        }
+    }
 
     #[test]
     fn meminfo_of_both_file_systems() {

@@ -5,8 +5,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use muster_node_agent::nvml::{Gpu, Nvml};
-use muster_node_agent::{Sources, collect, print};
+use muster_machines::files;
+use muster_machines::mock::Stage;
 use tempfile::TempDir;
 
 /// A tree from lines `path = content` (`|` ends a line of it) and `path -> target of the link`.
@@ -63,15 +63,15 @@ fn text(bytes: &[u8], dir: &Path) -> String {
     String::from_utf8_lossy(bytes).replace(&*dir.to_string_lossy(), "DIR")
 }
 
-/// Compares with `golden/<name>.txt`; `UPDATE_GOLDEN=1` writes the file instead.
+/// Compares with `golden/<name>`; `UPDATE_GOLDEN=1` writes the file instead.
 #[track_caller]
 fn golden(actual: &str, name: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{name}.txt"));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{name}"));
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         fs::write(&path, actual).expect("golden file");
     }
     let expected = fs::read_to_string(&path).expect("golden file; UPDATE_GOLDEN=1 writes it");
-    assert!(actual == expected, "printed:\n{actual}\n{name}.txt has:\n{expected}");
+    assert!(actual == expected, "printed:\n{actual}\n{name} has:\n{expected}");
 }
 
 #[track_caller]
@@ -123,7 +123,7 @@ fn gpu_machine() -> String {
 
 #[test]
 fn a_gpu_machine_without_driver() {
-    check(&gpu_machine(), "gpu-machine");
+    check(&gpu_machine(), "gpu-machine.txt");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_machine_without_numa_or_gpu() {
     check(
         "sys/devices/system/cpu/online = 0-1
          proc/meminfo = MemTotal: 2097152 kB|MemFree: 1048576 kB",
-        "no-numa",
+        "no-numa.txt",
     );
 }
 
@@ -145,52 +145,80 @@ fn what_is_broken_is_unknown_and_noted() {
     ";
     let outside = "sys/bus/pci/devices/0000:01:00.0 -> ../../../../../elsewhere\n";
     let odd = pci("pci0000:00/0000:00:05.0", "0x030200", "10de:2330", "many");
-    check(&[broken, outside, &odd].concat(), "broken");
+    check(&[broken, outside, &odd].concat(), "broken.txt");
+}
+
+/// The program on a machine, the library found as the system's is.
+fn run_machine(name: &str, dir: &Path, format: &str) -> String {
+    let stage = Stage::build(name, dir).expect("a machine");
+    let output = Command::new(env!("CARGO_BIN_EXE_muster-node-agent"))
+        .args(["print", "-o", format, "--sysfs-root"])
+        .arg(stage.sysfs())
+        .arg("--proc-root")
+        .arg(stage.procfs())
+        .env("LD_LIBRARY_PATH", dir)
+        .output()
+        .expect("the program starts");
+    assert_eq!(text(&output.stderr, dir), "", "{name}");
+    text(&output.stdout, dir)
 }
 
 #[test]
-fn json_is_the_same_for_programs() {
-    let dir = tree(&gpu_machine());
-    let output = run(dir.path(), &["-o", "json"]);
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let at = |pointer: &str| json.pointer(pointer).cloned().unwrap();
-    assert_eq!(at("/numaNodes/2/id"), 4);
-    assert_eq!(at("/numaNodes/2/cpus"), "");
-    assert_eq!(at("/numaNodes/0/cpus"), "0-3,8-11");
-    assert_eq!(at("/numaNodes/0/memoryBytes"), 64_u64 << 30);
-    assert_eq!(at("/numaNodes/0/hugepages/0/pageBytes"), 2 << 20);
-    assert_eq!(at("/numaNodes/1/distances/4"), 40);
-    assert_eq!(at("/pciDevices/1/kind"), "gpu");
-    assert_eq!(at("/pciDevices/1/vendor"), "0x10de");
-    assert_eq!(at("/pciDevices/1/path/0"), "pci0000:00");
-    assert_eq!(at("/pciDevices/3/numaNode"), serde_json::Value::Null);
-    assert_eq!(at("/nvml/state"), "unavailable");
+fn machines_as_tables() {
+    for name in files::NAMES {
+        let dir = tempfile::tempdir().unwrap();
+        golden(&run_machine(name, dir.path(), "table"), &format!("machines/{name}.txt"));
+    }
 }
 
 #[test]
-fn what_nvml_reports_is_joined_with_the_bus() {
-    let dir = tree(&gpu_machine());
-    let mut machine = collect(&Sources {
-        sysfs_root: dir.path().join("sys"),
-        proc_root: dir.path().join("proc"),
-        nvml_library: Some(dir.path().join("none")),
-    })
-    .unwrap();
-    machine.notes.clear();
-    machine.nvml = Nvml::Available {
-        driver_version: Some("580.95.05".to_owned()),
-        gpus: vec![Gpu {
-            index: 0,
-            uuid: Some("GPU-8f0c".to_owned()),
-            name: Some("NVIDIA H100 80GB HBM3".to_owned()),
-            memory_bytes: Some(85_520_809_984),
-            pci_bus_id: Some("0000:07:00.0".to_owned()),
-        }],
-        problems: vec!["GPU 1: handle: device fell off the bus".to_owned()],
-    };
-    let table = print::render(&machine, print::Format::Table).unwrap();
-    let start = table.find("NVML:").unwrap();
-    golden(&table[start..], "nvml");
+fn machines_as_objects() {
+    for name in files::NAMES {
+        let dir = tempfile::tempdir().unwrap();
+        golden(&run_machine(name, dir.path(), "yaml"), &format!("machines/{name}.yaml"));
+    }
+}
+
+#[test]
+fn json_and_yaml_are_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let json = run_machine("mig", dir.path(), "json");
+    let yaml = run_machine("mig", &dir.path().join("again"), "yaml");
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let yaml: serde_json::Value = serde_saphyr::from_str(&yaml).unwrap();
+    assert_eq!(json, yaml);
+    let hardware: muster_api::muster::node_topology::Hardware =
+        serde_json::from_value(json["hardware"].clone()).unwrap();
+    assert_eq!(hardware.clone().sealed(), hardware, "the hash is right");
+}
+
+/// Every box lies in the picture and every text is closed; what it looks like, eyes must say.
+#[test]
+fn pictures_hold_every_device() {
+    for name in files::NAMES {
+        let dir = tempfile::tempdir().unwrap();
+        let svg = run_machine(name, dir.path(), "svg");
+        let machine = muster_machines::Machine::parse(files::text(name).unwrap()).unwrap();
+        for i in 0..machine.gpus.len() {
+            assert!(svg.contains(&format!(">GPU{i}</text>")), "{name}: GPU{i}");
+        }
+        for nic in machine.nics.iter().filter(|nic| nic.physfn.is_none()) {
+            let label = nic.rdma.as_ref().or(nic.interface.as_ref()).unwrap();
+            let label: String = label.chars().take(14).collect();
+            assert!(svg.contains(&format!(">{label}</text>")), "{name}: {label}");
+        }
+        let number = |text: &str, key: &str| -> i64 {
+            let rest = text.split_once(&format!("{key}=\"")).unwrap().1;
+            rest.split_once('"').unwrap().0.parse().unwrap()
+        };
+        let size = (number(&svg, " width"), number(&svg, " height"));
+        for line in svg.lines().filter(|line| line.starts_with("<rect class")) {
+            let right = number(line, " x") + number(line, " width");
+            let bottom = number(line, " y") + number(line, " height");
+            assert!(right <= size.0 && bottom <= size.1, "{name}: {line} outside of {size:?}");
+        }
+        assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count(), "{name}");
+    }
 }
 
 #[test]
@@ -204,8 +232,8 @@ fn errors_name_the_file_and_the_remedy() {
          or point --sysfs-root at it\n"
     );
 
-    let output = run(dir.path(), &["-o", "yaml"]);
+    let output = run(dir.path(), &["-o", "xml"]);
     assert_eq!(output.status.code(), Some(2));
     let message = text(&output.stderr, dir.path());
-    assert!(message.contains("[possible values: table, json]"), "{message}");
+    assert!(message.contains("[possible values: table, json, yaml, svg]"), "{message}");
 }

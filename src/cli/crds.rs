@@ -124,7 +124,7 @@ mod tests {
         let names = print(&muster_api::muster::crds(), Output::Name).unwrap();
         let of =
             |plural| format!("customresourcedefinition.apiextensions.k8s.io/{plural}.muster.dev\n");
-        let plurals = ["podgroups", "clustertopologies", "schedulingpolicies"];
+        let plurals = ["podgroups", "clustertopologies", "schedulingpolicies", "nodetopologies"];
         assert_eq!(names, plurals.map(of).concat());
     }
 }

@@ -5,16 +5,18 @@
 
 use serde_json::{Value, json};
 
+use super::node_topology::{Hardware, KubeletSettings, NodeTopologyStatus};
 use super::schema;
 use super::{
-    ClusterTopology, ClusterTopologySpec, ClusterTopologyStatus, GROUP, PodGroup, PodGroupSpec,
-    PodGroupStatus, SchedulingPolicy, SchedulingPolicySpec, SchedulingPolicyStatus, VERSION,
+    ClusterTopology, ClusterTopologySpec, ClusterTopologyStatus, GROUP, NodeTopology, PodGroup,
+    PodGroupSpec, PodGroupStatus, SchedulingPolicy, SchedulingPolicySpec, SchedulingPolicyStatus,
+    VERSION,
 };
 
 /// Every definition, in the order in which they are printed.
 #[must_use]
 pub fn crds() -> Vec<Value> {
-    vec![pod_group(), cluster_topology(), scheduling_policy()]
+    vec![pod_group(), cluster_topology(), scheduling_policy(), node_topology()]
 }
 
 /// Longest name: members name their group in a label.
@@ -65,8 +67,10 @@ fn pod_group() -> Value {
             label muster.dev/pod-group has the group's name.",
         max_name: MAX_NAME,
         columns,
-        spec: schema::of::<PodGroupSpec>(),
-        status: schema::of::<PodGroupStatus>(),
+        parts: vec![
+            ("spec", schema::of::<PodGroupSpec>()),
+            ("status", schema::of::<PodGroupStatus>()),
+        ],
         rules: Some(rules),
     }
     .into_value()
@@ -90,8 +94,10 @@ fn cluster_topology() -> Value {
             label. Pod groups ask for levels by name.",
         max_name: MAX_CLUSTER_NAME,
         columns,
-        spec: schema::of::<ClusterTopologySpec>(),
-        status: schema::of::<ClusterTopologyStatus>(),
+        parts: vec![
+            ("spec", schema::of::<ClusterTopologySpec>()),
+            ("status", schema::of::<ClusterTopologyStatus>()),
+        ],
         rules: None,
     }
     .into_value()
@@ -117,8 +123,40 @@ fn scheduling_policy() -> Value {
             placed, without a restart.",
         max_name: MAX_CLUSTER_NAME,
         columns,
-        spec: schema::of::<SchedulingPolicySpec>(),
-        status: schema::of::<SchedulingPolicyStatus>(),
+        parts: vec![
+            ("spec", schema::of::<SchedulingPolicySpec>()),
+            ("status", schema::of::<SchedulingPolicyStatus>()),
+        ],
+        rules: None,
+    }
+    .into_value()
+}
+
+fn node_topology() -> Value {
+    let condition = |kind: &str| format!(".status.conditions[?(@.type==\"{kind}\")].status");
+    let columns = json!([
+        column("Model", "string", ".hardware.gpus[0].model", "The model of its first GPU."),
+        column("Policy", "string", ".kubelet.topologyManager.policy", "What the kubelet aligns."),
+        column("Healthy", "string", &condition("GpusHealthy"), "Whether no GPU is lost or broken."),
+        column("Fabric", "string", &condition("FabricReady"), "Whether NVLink is whole."),
+        column("Seen", "date", ".status.observedAt", "Time since the last change."),
+        column("Age", "date", ".metadata.creationTimestamp", "Time since it was created."),
+    ]);
+    Definition {
+        kind: NodeTopology::KIND,
+        plural: NodeTopology::PLURAL,
+        singular: "nodetopology",
+        short: "mnt",
+        scope: "Cluster",
+        description: "What a node is inside: NUMA nodes, GPUs, links and NICs, the settings of its \
+            kubelet, and what of it is in use. Written by the node agent; its name is the node's.",
+        max_name: MAX_CLUSTER_NAME,
+        columns,
+        parts: vec![
+            ("hardware", schema::of::<Hardware>()),
+            ("kubelet", schema::of::<KubeletSettings>()),
+            ("status", schema::of::<NodeTopologyStatus>()),
+        ],
         rules: None,
     }
     .into_value()
@@ -134,8 +172,9 @@ struct Definition {
     description: &'static str,
     max_name: usize,
     columns: Value,
-    spec: Value,
-    status: Value,
+    /// The object's own fields. One with a spec needs it, and has its status written apart
+    /// from it; one without is written whole.
+    parts: Vec<(&'static str, Value)>,
     /// Rules that need the whole object.
     rules: Option<Value>,
 }
@@ -146,7 +185,6 @@ impl Definition {
         let mut schema = json!({
             "type": "object",
             "description": self.description,
-            "required": ["spec"],
             "properties": {
                 "apiVersion": {"type": "string", "description": format!(
                     "The version of the API, {GROUP}/{VERSION}."
@@ -156,13 +194,25 @@ impl Definition {
                     "type": "object",
                     "properties": {"name": {"type": "string", "maxLength": self.max_name}},
                 },
-                "spec": self.spec,
-                "status": self.status,
             },
         });
+        let mut version = json!({
+            "name": VERSION,
+            "served": true,
+            "storage": true,
+            "additionalPrinterColumns": self.columns,
+        });
+        if self.parts.iter().any(|(name, _)| *name == "spec") {
+            schema["required"] = json!(["spec"]);
+            version["subresources"] = json!({"status": {}});
+        }
+        for (name, part) in self.parts {
+            schema["properties"][name] = part;
+        }
         if let Some(rules) = self.rules {
             schema["x-kubernetes-validations"] = rules;
         }
+        version["schema"] = json!({"openAPIV3Schema": schema});
         json!({
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
@@ -178,14 +228,7 @@ impl Definition {
                     "shortNames": [self.short],
                     "categories": ["muster"],
                 },
-                "versions": [{
-                    "name": VERSION,
-                    "served": true,
-                    "storage": true,
-                    "subresources": {"status": {}},
-                    "additionalPrinterColumns": self.columns,
-                    "schema": {"openAPIV3Schema": schema},
-                }],
+                "versions": [version],
             },
         })
     }
@@ -217,8 +260,11 @@ mod tests {
         for crd in crds() {
             let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
             let name = crd["spec"]["names"]["kind"].as_str().unwrap().to_owned();
-            for part in ["spec", "status"] {
-                walk(&format!("{name}.{part}"), &schema["properties"][part], &mut visit);
+            let parts = schema["properties"].as_object().unwrap();
+            for (part, schema) in parts {
+                if !["apiVersion", "kind", "metadata"].contains(&part.as_str()) {
+                    walk(&format!("{name}.{part}"), schema, &mut visit);
+                }
             }
         }
     }
@@ -226,8 +272,8 @@ mod tests {
     #[test]
     fn every_property_is_described_in_one_line_per_paragraph() {
         each_property(|path, schema| {
-            if path.ends_with("{}") {
-                return; // values of a map: the map is described
+            if path.ends_with("{}") || (path.ends_with("[]") && schema["type"] != "object") {
+                return; // values of a map or list: the map or list is described
             }
             let text = schema["description"].as_str().unwrap_or_default();
             assert!(text.len() > 8, "{path} has no description: {schema}");
@@ -250,9 +296,9 @@ mod tests {
     }
 
     #[test]
-    fn every_field_of_a_spec_has_a_limit() {
+    fn every_field_outside_of_a_status_has_a_limit() {
         each_property(|path, schema| {
-            if !path.contains(".spec") {
+            if path.contains(".status") {
                 return;
             }
             let limits: &[&str] = match schema["type"].as_str().unwrap() {

@@ -10,6 +10,7 @@
 
 mod cluster_topology;
 mod crd;
+pub mod node_topology;
 mod pod_group;
 mod scheduling_policy;
 mod schema;
@@ -21,6 +22,7 @@ pub use cluster_topology::{
     MAX_DOMAINS, MAX_LEVELS, TopologyLevel, topology_condition, topology_reason,
 };
 pub use crd::crds;
+pub use node_topology::NodeTopology;
 pub use pod_group::{
     Disruption, DisruptionMode, HalfBound, MAX_MEMBERS, MAX_ROLES, MAX_SECONDS, PodGroup,
     PodGroupSpec, Reservation, Role,
@@ -47,4 +49,12 @@ pub mod labels {
     pub const POD_GROUP: &str = "muster.dev/pod-group";
     /// On a pod: its rank, unless the group names another label.
     pub const DEFAULT_RANK: &str = "batch.kubernetes.io/job-completion-index";
+}
+
+/// Names of annotations.
+pub mod annotations {
+    /// On a pod: the devices that its scheduler expects the kubelet to choose, as a JSON
+    /// object of lists of ids by resource: `{"nvidia.com/gpu": ["GPU-…"]}`. The node agent
+    /// compares it with what the kubelet chose.
+    pub const PREDICTED_DEVICES: &str = "muster.dev/predicted-devices";
 }

@@ -1,0 +1,87 @@
+//! Events: XIDs and divisions, told once each.
+
+use std::collections::BTreeMap;
+use std::ffi::{c_uint, c_ulonglong};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use muster_machines::Mig;
+use nvml_wrapper_sys::bindings::{nvmlEventData_t, nvmlEventSet_t, nvmlReturn_t};
+
+use crate::memory::put;
+use crate::{Handle, SUCCESS, TIMEOUT, World, answer, device_functions, world};
+
+const XID: c_ulonglong = 8;
+const MIG_CHANGED: c_ulonglong = 0x100;
+/// How often the faults are looked at while somebody waits.
+const PAUSE: Duration = Duration::from_millis(10);
+
+struct Told {
+    xids: usize,
+    mig: BTreeMap<u32, Mig>,
+}
+
+static TOLD: Mutex<Told> = Mutex::new(Told { xids: 0, mig: BTreeMap::new() });
+
+#[unsafe(no_mangle)]
+pub extern "C" fn nvmlEventSetCreate(set: *mut nvmlEventSet_t) -> nvmlReturn_t {
+    answer("nvmlEventSetCreate", |_| put(set, 1 as nvmlEventSet_t))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn nvmlEventSetFree(_set: nvmlEventSet_t) -> nvmlReturn_t {
+    SUCCESS
+}
+
+device_functions! {
+    fn nvmlDeviceGetSupportedEventTypes(handle, gpu, world; types: *mut c_ulonglong) {
+        put(types, 0x1 | 0x2 | XID | 0x10 | MIG_CHANGED)
+    }
+
+    fn nvmlDeviceRegisterEvents(handle, gpu, world; _types: c_ulonglong, _set: nvmlEventSet_t) {
+        Ok(())
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn nvmlEventSetWait_v2(
+    _set: nvmlEventSet_t,
+    data: *mut nvmlEventData_t,
+    milliseconds: c_uint,
+) -> nvmlReturn_t {
+    let until = Instant::now() + Duration::from_millis(u64::from(milliseconds));
+    answer("nvmlEventSetWait_v2", |_| {
+        loop {
+            if let Some(event) = next(&world()?) {
+                return put(data, event);
+            }
+            if Instant::now() >= until {
+                return Err(TIMEOUT);
+            }
+            thread::sleep(PAUSE);
+        }
+    })
+}
+
+fn next(world: &World) -> Option<nvmlEventData_t> {
+    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(xid) = world.faults.xids.get(told.xids) {
+        told.xids += 1;
+        return Some(event(xid.gpu, XID, xid.xid, xid.instance));
+    }
+    let changed = |(gpu, mig): &(&u32, &Mig)| told.mig.get(gpu) != Some(mig);
+    let (&gpu, mig) = world.faults.mig.iter().find(changed)?;
+    told.mig.insert(gpu, mig.clone());
+    Some(event(gpu, MIG_CHANGED, 0, None))
+}
+
+fn event(gpu: u32, kind: c_ulonglong, data: u64, instance: Option<u32>) -> nvmlEventData_t {
+    nvmlEventData_t {
+        device: Handle { gpu, instance: None }.to_device(),
+        eventType: kind,
+        eventData: data,
+        gpuInstanceId: instance.unwrap_or(u32::MAX),
+        computeInstanceId: instance.map_or(u32::MAX, |_| 0),
+    }
+}

@@ -1,0 +1,55 @@
+//! The thread that looks at the hardware.
+//!
+//! Owns when to look: when the driver says that something has happened, and at a slow pace. Must never
+//! be called from the runtime's thread: a driver may take its time.
+
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use tokio::sync::watch;
+
+use super::metrics::Metrics;
+use crate::Sources;
+use crate::reader::Reader;
+use crate::reading::Reading;
+
+/// Two looks are at least this far apart, whatever the driver says.
+const GAP: Duration = Duration::from_millis(250);
+
+/// Starts the thread. It ends when nobody listens any more.
+pub fn start(
+    sources: Sources,
+    poll: Duration,
+    metrics: Arc<Metrics>,
+) -> anyhow::Result<watch::Receiver<Option<Arc<Reading>>>> {
+    // One place: a second word while the first is unread says nothing new.
+    let (bell, rung) = sync_channel::<()>(1);
+    let notify = Box::new(move || {
+        let _ = bell.try_send(());
+    });
+    let mut reader = Reader::new(sources, notify)?;
+    let (sender, receiver) = watch::channel(None);
+    let look = move || {
+        loop {
+            let began = Instant::now();
+            let reading = reader.hardware(began);
+            metrics.read("hardware", true);
+            if sender.send(Some(Arc::new(reading))).is_err() {
+                return;
+            }
+            match rung.recv_timeout(poll) {
+                Ok(()) => std::thread::sleep(GAP.saturating_sub(began.elapsed())),
+                Err(RecvTimeoutError::Timeout) => {}
+                // The reader keeps the bell; without one there is still the pace.
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(poll),
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("hardware".to_owned())
+        .spawn(look)
+        .context("start the thread that reads the hardware")?;
+    Ok(receiver)
+}

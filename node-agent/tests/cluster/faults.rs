@@ -1,0 +1,133 @@
+//! Faults of the hardware and of devices, one by one, while the agent runs.
+
+use anyhow::{Result, ensure};
+use muster_machines::faults::Xid;
+use muster_machines::{Faults, Mig, MigDevice};
+use serde_json::Value;
+
+use crate::support::{Cluster, GPU, Node, PROMPT, SOON, condition, device};
+
+/// Health of a GPU.
+fn health(object: &Value, gpu: usize) -> &str {
+    object["status"]["gpus"][gpu]["health"].as_str().unwrap_or_default()
+}
+
+fn healthy(object: &Value) -> bool {
+    condition(object, "GpusHealthy") == "True"
+        && condition(object, "FabricReady") == "True"
+        && condition(object, "NvmlAvailable") == "True"
+}
+
+type Right = fn(&Value) -> bool;
+
+/// Faults that end when the cause does, and what the object says meanwhile.
+fn passing() -> Vec<(&'static str, Faults, Right)> {
+    vec![
+        ("a GPU is lost", Faults { lost: vec![3], ..Faults::default() }, |o| {
+            health(o, 3) == "Lost" && condition(o, "GpusHealthy") == "False"
+        }),
+        (
+            "a link is down",
+            Faults { links_down: [(1, vec![0, 5])].into(), ..Faults::default() },
+            |o| health(o, 1) == "Degraded" && condition(o, "FabricReady") == "False",
+        ),
+        (
+            "memory errors wait for a reset",
+            Faults { remap: [(5, true)].into(), ..Faults::default() },
+            |o| health(o, 5) == "Unhealthy",
+        ),
+        (
+            "the driver asks for a reset",
+            Faults { recovery: [(6, 1)].into(), ..Faults::default() },
+            |o| o["status"]["gpus"][6]["recovery"] == "ResetGpu",
+        ),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn faults_are_in_the_object_within_two_seconds() -> Result<()> {
+    let cluster = Cluster::start().await?;
+    let mut node = Node::new(&cluster, "b200").await?;
+    node.start(&cluster, &["--poll", "1"])?;
+    let (first, _) = node.until(&cluster, "healthy", SOON, healthy).await?;
+    for (what, faults, right) in passing() {
+        node.set(&faults)?;
+        let (_, came) = node.until(&cluster, what, PROMPT, right).await?;
+        node.set(&Faults::default())?;
+        let (_, went) = node.until(&cluster, "healthy again", PROMPT, healthy).await?;
+        eprintln!("{what}: seen after {came:.1?}, its end after {went:.1?}");
+    }
+
+    eprintln!("a GPU falls off, and the others move up in the driver's count");
+    node.set(&Faults { gone: vec![2], ..Faults::default() })?;
+    let lost = |o: &Value| {
+        let gpus = o["status"]["gpus"].as_array().map(Vec::as_slice).unwrap_or_default();
+        gpus.len() == 8 && gpus.iter().filter(|g| g["health"] == "Lost").count() == 1
+    };
+    node.until(&cluster, "seven of eight", PROMPT, lost).await?;
+    node.set(&Faults::default())?;
+    node.until(&cluster, "healthy again", PROMPT, healthy).await?;
+
+    eprintln!("a slow driver holds up nothing but itself");
+    let id = node.uuids()[0].clone();
+    node.set(&Faults { delays: [("*".to_owned(), 600)].into(), ..Faults::default() })?;
+    node.kubelet.unhealthy(GPU, &id)?;
+    let broken = |o: &Value| device(o, &id) == "Unhealthy";
+    node.until(&cluster, "the kubelet's news in spite of it", PROMPT, broken).await?;
+    node.set(&Faults::default())?;
+    node.kubelet.device(GPU, &id, &[0])?;
+    let fine = |o: &Value| device(o, &id) == "Free" && healthy(o);
+    node.until(&cluster, "healthy again", SOON, fine).await?;
+
+    eprintln!("an XID comes by an event, and stays");
+    let xids = vec![Xid { gpu: 4, xid: 79, instance: None }];
+    node.set(&Faults { xids, ..Faults::default() })?;
+    let told = |o: &Value| {
+        health(o, 4) == "Unhealthy" && o["status"]["gpus"][4]["reasons"].to_string().contains("79")
+    };
+    let (last, took) = node.until(&cluster, "told", PROMPT, told).await?;
+    eprintln!("after {took:.1?}");
+    ensure!(node.agent()?.is_running(), "the agent has ended");
+    let number = |o: &Value| o["status"]["sequence"].as_u64().unwrap_or_default();
+    ensure!(number(&last) > number(&first), "the sequence rises");
+    eprintln!("{} writes, none within a second of another", cluster.check_pace()?);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mig_made_anew_is_seen_and_old_devices_are_forgotten() -> Result<()> {
+    let cluster = Cluster::start().await?;
+    let mut node = Node::new(&cluster, "mig").await?;
+    node.start(&cluster, &["--poll", "1"])?;
+    let read = |o: &Value| condition(o, "PodResourcesAvailable") == "True";
+    node.until(&cluster, "written", SOON, read).await?;
+    let found = node.machine.reported().enumerate().find_map(|(i, gpu)| {
+        let mig = gpu.mig.clone().filter(|mig| mig.devices.len() > 1)?;
+        Some((i, gpu.clone(), mig))
+    });
+    let (index, gpu, mig) = found.expect("a divided GPU");
+    let old = gpu.mig_uuid(&mig.devices[0]);
+    let first = mig.devices[0].clone();
+    let anew = MigDevice { instance: first.instance + 40, ..first };
+    let id = gpu.mig_uuid(&anew);
+    let mut devices = mig.devices.clone();
+    devices[0] = anew;
+    let index = u32::try_from(index)?;
+    let faults = Faults {
+        mig: [(index, Mig { enabled: true, devices: devices.clone() })].into(),
+        ..Faults::default()
+    };
+    node.set(&faults)?;
+    let resource = format!("nvidia.com/mig-{}", devices[0].profile.replace('+', "."));
+    node.kubelet.unhealthy(&resource, &old)?;
+    node.kubelet.device(&resource, &id, &[i64::from(gpu.numa)])?;
+    let right = |o: &Value| {
+        device(o, &id) == "Free"
+            && device(o, &old).is_empty()
+            && o["hardware"]["gpus"][index as usize]["mig"].to_string().contains(&id)
+    };
+    let (_, took) = node.until(&cluster, "divided anew", PROMPT, right).await?;
+    eprintln!("after {took:.1?}");
+    cluster.check_pace()?;
+    Ok(())
+}
