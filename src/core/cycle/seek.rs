@@ -58,18 +58,15 @@ type Wanted = Vec<(PodId, ShapeId)>;
 
 /// How many of each shape fit on each node, at most.
 struct Bounds {
-    /// By shape: how many are needed, and what each node is worth.
+    /// How many are needed.
+    need: u32,
+    /// By shape: how many are needed at least, and what each node is worth.
     shapes: Vec<(u32, Vec<Worth>)>,
     /// All together.
     all: Vec<Worth>,
 }
 
 impl Bounds {
-    /// How many are needed.
-    fn need(&self) -> u32 {
-        self.shapes.iter().map(|(need, _)| *need).sum()
-    }
-
     fn worth(worths: &[Worth], node: NodeId) -> Worth {
         worths.get(node.index()).copied().unwrap_or_default()
     }
@@ -105,7 +102,8 @@ impl Core {
             None => None,
         };
         let wanted = wanted(Need::new(at.spec, at.held), candidates);
-        let bounds = self.bounds(at.profile, &wanted, &Place::All);
+        let pool: Wanted = candidates.iter().map(|c| (c.pod, c.shape)).collect();
+        let bounds = self.bounds(at.profile, &pool, wanted.len(), &Place::All);
         let tree = Arc::clone(&sought.tree);
         let room = Room::new(&tree, |node| Bounds::worth(&bounds.all, node), &members);
         let options = options(&sought, &room, &bounds, fixed, &members);
@@ -117,7 +115,7 @@ impl Core {
                 break;
             }
             steps += 1;
-            let places = places(&sought, &room, level, domain, bounds.need());
+            let places = places(&sought, &room, level, domain, bounds.need);
             match self.seek_roles(at, places, false, &mut steps, candidates, decision) {
                 Tried::Failed(mut why) if why.failure.is_rejected() => {
                     if sought.asked.required == Some(level) {
@@ -133,7 +131,7 @@ impl Core {
         let gave_up = mixed && steps >= MAX_STEPS;
         let Some(level) = sought.asked.required else {
             let mut places: Vec<Place> = room
-                .parts_of_all(bounds.need())
+                .parts_of_all(bounds.need)
                 .into_iter()
                 .map(|(level, domain)| Place::Domain(Arc::clone(&tree), level, domain))
                 .collect();
@@ -159,7 +157,7 @@ impl Core {
             why.gave_up = gave_up;
             return Tried::Failed(why);
         }
-        let mut places = places(&sought, &room, level, largest, bounds.need());
+        let mut places = places(&sought, &room, level, largest, bounds.need);
         if bug!(self.bugs, TopologyIgnored) {
             places.push(Place::All);
         }
@@ -272,13 +270,13 @@ impl Core {
             None => None,
         };
         let all = wanted(Need::new(at.spec, at.held), candidates);
-        let of_role = |(pod, _): &&(PodId, ShapeId)| own.iter().any(|c| c.pod == *pod);
-        let wanted: Wanted = all.iter().filter(of_role).copied().collect();
-        let bounds = self.bounds(at.profile, &wanted, base);
+        let need = all.iter().filter(|(pod, _)| own.iter().any(|c| c.pod == *pod)).count();
+        let pool: Wanted = own.iter().map(|c| (c.pod, c.shape)).collect();
+        let bounds = self.bounds(at.profile, &pool, need, base);
         let room = Room::new(&sought.tree, |node| Bounds::worth(&bounds.all, node), &members);
         let found = options(&sought, &room, &bounds, fixed, &members);
         let inside = |(level, domain): (usize, u32)| -> Vec<Place> {
-            let places = places(&sought, &room, level, domain, bounds.need()).into_iter();
+            let places = places(&sought, &room, level, domain, bounds.need).into_iter();
             places.map(|place| place.within(std::slice::from_ref(base))).collect()
         };
         // Members that are not needed now are held to it too.
@@ -302,26 +300,38 @@ impl Core {
         Ok(Some(options))
     }
 
-    /// How many of each shape fit on each node of a place, at most.
-    fn bounds(&mut self, profile: &Arc<Profile>, wanted: &Wanted, place: &Place) -> Bounds {
-        let mut shapes: Vec<(ShapeId, PodId, u32)> = Vec::new();
-        for &(pod, shape) in wanted {
+    /// How many of each shape fit on each node of a place, at most; `need` of the pool have
+    /// to be seated.
+    fn bounds(
+        &mut self,
+        profile: &Arc<Profile>,
+        pool: &Wanted,
+        need: usize,
+        place: &Place,
+    ) -> Bounds {
+        let mut shapes: Vec<(ShapeId, PodId, usize)> = Vec::new();
+        for &(pod, shape) in pool {
             match shapes.iter_mut().find(|(known, ..)| *known == shape) {
                 Some((.., count)) => *count += 1,
                 None => shapes.push((shape, pod, 1)),
             }
         }
         let nodes: Vec<NodeId> = self.cluster.nodes().iter().collect();
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let mut bounds = Bounds {
+            need: number(need),
             shapes: Vec::with_capacity(shapes.len()),
             all: vec![Worth { fits: 0, whole: true }; self.cluster.node_capacity()],
         };
-        for (shape_id, pod, need) in shapes {
+        for (shape_id, pod, count) in shapes {
+            // As many as the others cannot stand in for.
+            let least = number(need.saturating_sub(pool.len() - count));
+            let most = need.min(count);
             self.refresh_ledger(profile, shape_id);
             self.count_expected(profile, shape_id, pod);
             let Some(ledger) = self.ledgers.get(&shape_id) else { continue };
             let shape = self.cluster.shape(shape_id);
-            let most = if shape.ports.is_empty() { i64::from(need) } else { 1 };
+            let most = if shape.ports.is_empty() { i64::try_from(most).unwrap_or(0) } else { 1 };
             let mut worths = vec![Worth::default(); self.cluster.node_capacity()];
             for &node in &nodes {
                 let (now, empty) = self.capacity(shape, node);
@@ -334,7 +344,7 @@ impl Core {
                 all.fits = all.fits.saturating_add(own.fits);
                 all.whole &= own.whole;
             }
-            bounds.shapes.push((need, worths));
+            bounds.shapes.push((least, worths));
         }
         bounds
     }
@@ -371,7 +381,7 @@ fn options(
             // They are apart at this level already.
             Err(_) => continue,
         };
-        let domains = room.candidates(level, bounds.need(), within);
+        let domains = room.candidates(level, bounds.need, within);
         let suffices = |domain: &u32| {
             bounds.shapes.len() < 2
                 || bounds.shapes.iter().all(|(need, worths)| {
