@@ -85,6 +85,32 @@ pub async fn load(kubeconfig: Option<&Path>) -> Result<kube::Config, ClientError
     Ok(config)
 }
 
+/// Loads the configuration of whoever asks, as kubectl does: a kubeconfig that is named,
+/// `$KUBECONFIG`, `~/.kube/config`, or the pod we run in.
+pub async fn load_as_user(
+    kubeconfig: Option<&Path>,
+    context: Option<&str>,
+) -> Result<kube::Config, ClientError> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let read = match kubeconfig {
+        Some(path) => Kubeconfig::read_from(path),
+        None => Kubeconfig::read(),
+    };
+    let path = kubeconfig.map_or_else(|| PathBuf::from("of the user"), Path::to_owned);
+    let fail = |reason| ClientError::Kubeconfig { path: path.clone(), reason: Box::new(reason) };
+    let options =
+        KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    let mut config = match read {
+        Ok(file) => kube::Config::from_custom_kubeconfig(file, &options).await.map_err(fail)?,
+        Err(reason) if kubeconfig.is_some() || context.is_some() => return Err(fail(reason)),
+        // Without a file: inside a pod there is none, and outside that is what is wrong.
+        Err(reason) => kube::Config::incluster().map_err(|_| fail(reason))?,
+    };
+    config.default_retry = false;
+    config.connect_timeout = Some(CONNECT);
+    Ok(config)
+}
+
 /// A client for lists and watches.
 pub fn watching(config: &kube::Config) -> Result<kube::Client, ClientError> {
     with_silence(config, WATCH_SILENCE)

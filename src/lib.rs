@@ -4,7 +4,7 @@
 //! crate `muster-core`, which does no I/O; here is the live shell around it:
 //! [`watch`] turns the API server's objects into inputs, [`mod@run`] drives the
 //! core, [`mod@write`] turns its effects into API calls, [`controller`] writes the status of
-//! pod groups, [`ask`] asks servers of the
+//! pod groups and topologies, [`topology`] shows the network between nodes, [`ask`] asks servers of the
 //! user's own. A program with plugins of its own calls [`run()`]; [`plugin`] has what
 //! their authors need.
 #![forbid(unsafe_code)]
@@ -24,6 +24,7 @@ pub mod profile;
 pub mod run;
 pub mod serve;
 pub mod shard;
+pub mod topology;
 pub mod watch;
 pub mod write;
 

@@ -95,7 +95,8 @@ fn answer(
     Ok((answer, notes.collect()))
 }
 
-fn read(path: &Path) -> Result<String> {
+/// Reads a file of objects, or standard input.
+pub(super) fn read(path: &Path) -> Result<String> {
     let origin = path.display();
     let mut bytes = Vec::new();
     let read = if path.as_os_str() == "-" {

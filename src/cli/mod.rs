@@ -7,8 +7,10 @@ mod config;
 mod crds;
 pub mod explain;
 mod fuzz;
+mod live;
 mod run;
 pub mod simulate;
+pub mod topology;
 
 use std::process::ExitCode;
 
@@ -36,6 +38,8 @@ enum Command {
     Explain(explain::ExplainArgs),
     /// Try a scenario on a simulated cluster.
     Simulate(simulate::SimulateArgs),
+    /// Show the network between nodes: domains with free and used GPUs.
+    Topology(topology::TopologyArgs),
 }
 
 /// Runs what the command line asks for, with these plugins.
@@ -47,6 +51,7 @@ pub fn main(registry: &Registry) -> ExitCode {
         Command::Crds(args) => crds::run(&args),
         Command::Explain(args) => explain::run(&args, registry),
         Command::Simulate(args) => simulate::run(args),
+        Command::Topology(args) => topology::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("muster: {}", describe(&error));

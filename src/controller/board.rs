@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use muster_api::k8s::{CoschedulingPodGroup, NativePodGroup, Node, Pod, Time};
-use muster_api::muster::{PodGroup, PodGroupStatus};
+use muster_api::muster::{ClusterTopology, PodGroup, PodGroupStatus};
 use muster_core::gang::Api;
 use muster_core::gang::status::Says;
 use muster_core::io::GroupSays;
@@ -20,6 +20,7 @@ use super::Note;
 use super::forms::{Form, Seen};
 use super::roll::Side;
 use super::state::State;
+use super::topologies::TopologyWrite;
 
 /// Namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,6 +88,7 @@ impl Outcome {
 #[derive(Debug, Default)]
 pub(super) struct Due {
     pub(super) writes: Vec<Write>,
+    pub(super) topologies: Vec<TopologyWrite>,
     pub(super) wake: Option<Instant>,
 }
 
@@ -104,6 +106,14 @@ impl Board {
     #[must_use]
     pub fn new(schedulers: Vec<Arc<str>>) -> Self {
         Self { state: Mutex::new(State::new(schedulers)), ..Self::default() }
+    }
+
+    /// The same, where only a part of the cluster's nodes is seen: the status of topologies
+    /// is left to somebody who sees all of them.
+    #[must_use]
+    pub fn seeing_a_part(self) -> Self {
+        self.state.lock().see_only_a_part();
+        self
     }
 
     /// A watch speaks of pod groups.
@@ -140,11 +150,16 @@ impl Board {
 
     /// The watch of nodes speaks.
     pub fn note_node(&self, note: Note<&Node>) {
-        let mut state = self.state.lock();
-        if state.note_node(note) {
-            drop(state);
+        let mut lost = false;
+        self.with(|state| lost = state.note_node(note, Instant::now()));
+        if lost {
             self.changed.notify_one();
         }
+    }
+
+    /// A watch speaks of topologies.
+    pub fn note_topology(&self, note: Note<&ClusterTopology>) {
+        self.with(|state| state.note_topology(note, Instant::now()));
     }
 
     /// The scheduler speaks of a group.
@@ -175,7 +190,17 @@ impl Board {
         self.state.lock().settled(write, outcome, now)
     }
 
-    /// Every group is looked at again.
+    /// The same of a topology's status.
+    pub(super) fn topology_settled(
+        &self,
+        write: TopologyWrite,
+        outcome: Outcome,
+        now: Instant,
+    ) -> u32 {
+        self.state.lock().topology_settled(write, outcome, now)
+    }
+
+    /// Every group and topology is looked at again.
     pub(super) fn look_at_all(&self, now: Instant) {
         self.state.lock().look_at_all(now);
     }

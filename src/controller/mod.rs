@@ -1,13 +1,16 @@
-//! The controller: what pod groups and their members do, written as status.
+//! The controller: what pod groups and their members do, and what topologies have
+//! left, written as status.
 //!
-//! Owns: the [`Board`] on which watches note pod groups, members and nodes, when
-//! a status is written ([`pace`]), and the writes. What a status says is the
-//! core's arithmetic (`muster_core::gang::status`). Must never write when the
+//! Owns: the [`Board`] on which watches note pod groups, members, topologies and nodes,
+//! when a status is written ([`pace`]), and the writes. What a status says is arithmetic
+//! of others (`muster_core::gang::status`, [`crate::topology`]). Must never write when the
 //! lease might be lost, write more often than its pace allows, or hold up a
 //! watch.
 
 mod board;
+mod domains;
 mod forms;
+mod ground;
 mod nodes;
 mod pace;
 mod patch;
@@ -15,6 +18,7 @@ mod roll;
 mod state;
 #[cfg(test)]
 mod tests;
+mod topologies;
 
 pub use board::Board;
 pub use muster_core::gang::Api;
@@ -29,6 +33,7 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use self::board::{Outcome, Write};
+use self::topologies::TopologyWrite;
 use crate::client::{ClientError, Wire};
 use crate::elect::Leadership;
 use crate::metrics::Metrics;
@@ -94,7 +99,8 @@ async fn control(
         if leadership.is_leader() {
             let due = board.due(Instant::now(), now(), LANES - flights.len());
             wake = due.wake;
-            for write in due.writes {
+            let groups = due.writes.into_iter().map(Sent::Group);
+            for write in groups.chain(due.topologies.into_iter().map(Sent::Topology)) {
                 flights.spawn(send(fenced.clone(), write));
             }
         }
@@ -114,7 +120,30 @@ async fn control(
     }
 }
 
-fn settle(board: &Board, metrics: &Metrics, write: Write, outcome: Outcome) {
+/// A write on its way.
+enum Sent {
+    Group(Write),
+    Topology(TopologyWrite),
+}
+
+fn settle(board: &Board, metrics: &Metrics, sent: Sent, outcome: Outcome) {
+    match sent {
+        Sent::Group(write) => settle_group(board, metrics, write, outcome),
+        Sent::Topology(write) => {
+            metrics.topology_status(outcome.word());
+            let topology = write.name.clone();
+            let failures = board.topology_settled(write, outcome.clone(), Instant::now());
+            match outcome {
+                Outcome::Failed(error) if failures == 1 => {
+                    warn!(%topology, "status not written, it is tried again: {error}");
+                }
+                other => debug!(%topology, failures, "status: {}", other.word()),
+            }
+        }
+    }
+}
+
+fn settle_group(board: &Board, metrics: &Metrics, write: Write, outcome: Outcome) {
     let lag = write.since.elapsed();
     metrics.pod_group_status(outcome.word(), lag.as_secs_f64());
     let group = write.key.clone();
@@ -130,8 +159,11 @@ fn settle(board: &Board, metrics: &Metrics, write: Write, outcome: Outcome) {
 }
 
 /// Makes one write and says what became of it.
-async fn send(fenced: Arc<Fenced>, write: Write) -> (Write, Outcome) {
-    let call = patch::call(&write);
+async fn send(fenced: Arc<Fenced>, write: Sent) -> (Sent, Outcome) {
+    let call = match &write {
+        Sent::Group(write) => patch::call(write),
+        Sent::Topology(write) => patch::topology(write),
+    };
     let outcome = match fenced.once(call).await {
         Ok(body) => Outcome::Written(version_in(&body)),
         Err(Failure::Status { code: 409, .. }) => Outcome::Conflict,

@@ -48,7 +48,7 @@ impl Roll {
         self.entries.is_empty()
     }
 
-    pub(super) fn members(&self) -> impl Iterator<Item = &Member> {
+    pub(super) fn members(&self) -> impl Iterator<Item = &Member> + Clone {
         self.entries.values().map(|e| &e.member)
     }
 

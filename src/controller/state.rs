@@ -1,5 +1,6 @@
 //! What the board holds, and what follows from it. No I/O, no clock, no lock.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,17 +8,20 @@ use std::time::Duration;
 use muster_api::k8s::{Node, Pod, Time};
 #[cfg(test)]
 use muster_api::muster::PodGroup;
-use muster_api::muster::{PodGroupSpec, PodGroupStatus};
+use muster_api::muster::{ClusterTopology, PodGroupSpec, PodGroupStatus};
 use muster_core::gang::Api;
 use muster_core::gang::status::{Facts, Says, status};
 use tokio::time::Instant;
 
 use super::Note;
 use super::board::{Due, Key, Outcome, Write};
+use super::domains::Domains;
 use super::forms::{Form, Seen};
+use super::ground::Ground;
 use super::nodes::Nodes;
 use super::pace::{GATHER, Pace};
 use super::roll::{Roll, Side};
+use super::topologies::{Topologies, TopologyWrite};
 
 /// A group as the API has it.
 #[derive(Debug)]
@@ -67,6 +71,8 @@ pub(super) struct State {
     members: HashMap<PodKey, Named>,
     schedulers: Vec<Arc<str>>,
     nodes: Nodes,
+    ground: Ground,
+    topologies: Topologies,
     group_lists: [List; Api::COUNT],
     live_list: List,
     ended_lists: [List; Api::COUNT],
@@ -79,15 +85,33 @@ impl State {
         Self { schedulers, ..Self::default() }
     }
 
+    /// Only a part of the nodes is seen here.
+    pub(super) fn see_only_a_part(&mut self) {
+        self.topologies.see_only_a_part();
+    }
+
     /// The first appointment.
     pub(super) fn first(&self) -> Option<Instant> {
-        self.agenda.first().filter(|_| self.is_complete()).map(|(at, _)| *at)
+        let group = self.agenda.first().filter(|_| self.is_complete()).map(|(at, _)| *at);
+        let topology = self.topologies.first(self.sees_nodes());
+        [group, topology].into_iter().flatten().min()
+    }
+
+    /// Whether the watches of nodes and pods have shown all there is.
+    fn sees_nodes(&self) -> bool {
+        self.live_list.complete && self.nodes.listed()
     }
 
     /// Groups and members that are held.
     #[cfg(test)]
     pub(super) fn sizes(&self) -> (usize, usize) {
         (self.groups.len(), self.members.len())
+    }
+
+    /// Labels, pods with GPUs and nodes that are held.
+    #[cfg(test)]
+    pub(super) fn ground_sizes(&self) -> (usize, usize, usize) {
+        self.ground.sizes()
     }
 
     /// Whether every watch has shown all there is.
@@ -103,7 +127,7 @@ impl State {
                 return false;
             }
         }
-        any && self.live_list.complete && self.nodes.listed()
+        any && self.sees_nodes()
     }
 
     #[cfg(test)]
@@ -176,11 +200,32 @@ impl State {
     }
 
     /// `true` if the controller should look at once.
-    pub(super) fn note_node(&mut self, note: Note<&Node>) -> bool {
+    pub(super) fn note_node(&mut self, note: Note<&Node>, now: Instant) -> bool {
+        self.ground.note_node(note);
+        self.topologies.follow(&mut self.ground, now);
         self.nodes.note(note)
     }
 
+    pub(super) fn note_topology(&mut self, note: Note<&ClusterTopology>, now: Instant) {
+        if !self.topologies.note(note, &self.ground, now) {
+            return;
+        }
+        // Levels have another meaning now.
+        let asks = |o: &Object| {
+            o.spec.topology.is_some() || o.spec.roles.iter().any(|r| r.topology.is_some())
+        };
+        let groups = self.groups.iter().filter(|(_, g)| g.object.as_ref().is_some_and(asks));
+        let keys: Vec<Key> = groups.map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            self.look_at(&key, now + GATHER, now);
+        }
+    }
+
     pub(super) fn note_pod(&mut self, note: Note<&Pod>, side: Side, now: Instant) {
+        if side == Side::Live {
+            self.ground.note_pod(note);
+            self.topologies.follow(&mut self.ground, now);
+        }
         self.note_member(note, side, Api::Muster, now);
     }
 
@@ -288,6 +333,7 @@ impl State {
     }
 
     pub(super) fn look_at_all(&mut self, now: Instant) {
+        self.topologies.look_at_all(now);
         let keys: Vec<Key> = self.groups.keys().cloned().collect();
         for key in keys {
             self.look_at(&key, now, now);
@@ -296,21 +342,29 @@ impl State {
 
     /// What is to be written now.
     pub(super) fn due(&mut self, now: Instant, time: Time, room: usize) -> Due {
-        if !self.is_complete() {
-            return Due::default();
-        }
+        let topologies =
+            if self.sees_nodes() { self.topologies.due(now, time, room) } else { Vec::new() };
+        let room = room - topologies.len();
+        let writes = if self.is_complete() { self.due_groups(now, time, room) } else { Vec::new() };
+        Due { writes, topologies, wake: if room == 0 { None } else { self.first() } }
+    }
+
+    fn due_groups(&mut self, now: Instant, time: Time, room: usize) -> Vec<Write> {
         self.look_at_changed_nodes(now);
         let mut writes = Vec::new();
+        let levels = self.topologies.levels();
+        let levels: Vec<Vec<_>> = levels.into_iter().map(<[_]>::to_vec).collect();
+        let levels: Vec<&[_]> = levels.iter().map(Vec::as_slice).collect();
         while writes.len() < room {
             match self.agenda.first() {
                 Some((at, _)) if *at <= now => {}
                 _ => break,
             }
             let Some((_, key)) = self.agenda.pop_first() else { break };
-            let nodes = &self.nodes;
+            let domains = Domains { ground: &self.ground, nodes: &self.nodes, levels: &levels };
             let Some(group) = self.groups.get_mut(&key) else { continue };
             group.wake = None;
-            let (write, next) = group.look(&key, nodes, now, time);
+            let (write, next) = group.look(&key, &domains, now, time);
             writes.extend(write);
             forget_members(&mut self.members, &key, group.roll.take_removed());
             if let Some(next) = next {
@@ -323,7 +377,18 @@ impl State {
             }
             self.forget_if_empty(&key);
         }
-        Due { writes, wake: if room == 0 { None } else { self.first() } }
+        writes
+    }
+
+    /// What became of the write of a topology's status; returns how often it has failed in a
+    /// row.
+    pub(super) fn topology_settled(
+        &mut self,
+        write: TopologyWrite,
+        outcome: Outcome,
+        now: Instant,
+    ) -> u32 {
+        self.topologies.settled(write, outcome, now)
     }
 
     fn look_at_changed_nodes(&mut self, now: Instant) {
@@ -391,7 +456,7 @@ impl Group {
     fn look(
         &mut self,
         key: &Key,
-        nodes: &Nodes,
+        domains: &Domains<'_>,
         now: Instant,
         time: Time,
     ) -> (Option<Write>, Option<Instant>) {
@@ -400,14 +465,19 @@ impl Group {
         let Some(object) = self.object.as_mut().filter(|_| !self.flying && ours) else {
             return (None, leaves);
         };
+        let mut previous = Cow::Borrowed(&object.status);
+        let asks = object.spec.topology.is_some() || !object.spec.roles.is_empty();
+        let said = asks
+            .then(|| domains.said(&object.spec, self.roll.members(), previous.to_mut(), &self.says))
+            .flatten();
         let facts = Facts {
             spec: &object.spec,
             generation: object.generation,
-            says: &self.says,
-            previous: &object.status,
+            says: said.as_ref().unwrap_or(&self.says),
+            previous: &previous,
             now: time,
         };
-        let made = status(&facts, self.roll.members(), |node| nodes.lost(node));
+        let made = status(&facts, self.roll.members(), |node| domains.nodes.lost(node));
         let deadline = made.due.map(|due| {
             let micros = u64::try_from(due.0.saturating_sub(time.0)).unwrap_or(0);
             now + Duration::from_micros(micros)

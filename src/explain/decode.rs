@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::file::Document;
 
 /// What a document is.
-pub(super) enum Decoded {
+pub(crate) enum Decoded {
     Node(Box<k8s::Node>),
     Pod(Box<k8s::Pod>),
     Object(Box<Object>),
@@ -19,7 +19,7 @@ pub(super) enum Decoded {
 }
 
 /// Decodes a document; what has no namespace and needs one is in `default`.
-pub(super) fn decode(document: &Document) -> Result<Decoded> {
+pub(crate) fn decode(document: &Document) -> Result<Decoded> {
     let value = &document.value;
     let Some(kind) = value["kind"].as_str() else {
         bail!("{}: kind: Required value: every object needs apiVersion and kind", document.place());

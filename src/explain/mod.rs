@@ -8,6 +8,7 @@ mod decode;
 mod file;
 mod table;
 
+pub(crate) use decode::{Decoded, decode};
 pub use file::{Document, read_documents};
 pub use table::table;
 
@@ -20,7 +21,6 @@ use muster_core::{Config, Core, Explanation, Profile};
 use serde_json::Value;
 
 use crate::profile::profile_from_json;
-use decode::Decoded;
 
 /// Everything happens at once.
 const NOW: Tick = Tick(0);
@@ -46,7 +46,7 @@ impl Session {
         let mut session =
             Self { core: Core::new(config), pods: BTreeMap::new(), skipped: BTreeMap::new() };
         for document in documents {
-            match decode::decode(document)? {
+            match decode(document)? {
                 Decoded::Node(node) => {
                     session.core.apply(NOW, Input::Node(Change::Upsert(node)));
                 }

@@ -277,6 +277,11 @@ pub(super) const POD_GROUP_STATUS: Family = counter(
     &["result"],
     "Number of writes of the status of pod groups, by the result (written, conflict: the group has changed since, gone, not_leading, error).",
 );
+pub(super) const TOPOLOGY_STATUS: Family = counter(
+    "muster_topology_status_writes_total",
+    &["result"],
+    "Number of writes of the status of topologies, by the result (written, conflict: the topology has changed since, gone, not_leading, error).",
+);
 pub(super) const POD_GROUP_STATUS_LAG: Family = histogram(
     "muster_pod_group_status_lag_seconds",
     &[],

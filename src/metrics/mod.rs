@@ -68,6 +68,7 @@ struct Inner {
     config_applied: IntGaugeVec,
     config_current: IntGaugeVec,
     group_writes: IntCounterVec,
+    topology_writes: IntCounterVec,
     group_lag: Histogram,
     gang_attempts: IntCounterVec,
     gang_given_up: IntCounterVec,
@@ -132,6 +133,7 @@ impl Metrics {
             config_applied: make.gauges(families::CONFIG_APPLIED),
             config_current: make.gauges(families::CONFIG_CURRENT),
             group_writes: make.counters(families::POD_GROUP_STATUS),
+            topology_writes: make.counters(families::TOPOLOGY_STATUS),
             group_lag: make.histogram(families::POD_GROUP_STATUS_LAG),
             gang_attempts: make.counters(families::GANG_ATTEMPTS),
             gang_given_up: make.counters(families::GANG_GIVEN_UP),
@@ -338,6 +340,11 @@ impl Metrics {
         if result == "written" {
             self.0.group_lag.observe(lag);
         }
+    }
+
+    /// A write of a topology's status: its result.
+    pub fn topology_status(&self, result: &str) {
+        self.0.topology_writes.with_label_values(&[result]).inc();
     }
 
     /// A change arrived from the API server.

@@ -40,6 +40,7 @@ muster_pod_group_status_writes_total counter result
 muster_pod_rejections_total counter plugin,profile
 muster_quarantined_pods_total counter \n\
 muster_shard_info gauge node_selector
+muster_topology_status_writes_total counter result
 muster_watch_events_total counter kind
 scheduler_async_api_call_execution_duration_seconds histogram call_type,result
 scheduler_async_api_call_execution_total counter call_type,result

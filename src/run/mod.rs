@@ -194,7 +194,8 @@ impl Scheduler {
             metrics: metrics.clone(),
             host: process::hostname(),
         })?;
-        let board = Arc::new(Board::new(names.clone()));
+        let board = Board::new(names.clone());
+        let board = Arc::new(if nodes.is_some() { board.seeing_a_part() } else { board });
         let controller = controller::start(
             config,
             board.clone(),

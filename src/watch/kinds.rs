@@ -186,9 +186,10 @@ noted! {
     CoschedulingPodGroup, "scheduling.x-k8s.io", "v1alpha1", note_coscheduling, EndedCoscheduled;
 }
 
-/// A kind that the core keeps as it is: type, group, version, resource.
+/// A kind that the core keeps as it is: type, group, version, resource, and how the
+/// controller is told, if it cares.
 macro_rules! kept {
-    ($($kind:ident, $group:expr, $version:expr, $plural:expr;)*) => {$(
+    ($($kind:ident, $group:expr, $version:expr, $plural:expr $(, $note:ident)?;)*) => {$(
         impl Watched for $kind {
             const KIND: Kind = Kind::$kind;
             const NAME: &'static str = stringify!($kind);
@@ -207,6 +208,12 @@ macro_rules! kept {
                     Change::Delete(key) => Input::ObjectGone(Kind::$kind, key),
                 }
             }
+
+            $(
+                fn note(note: Note<&Self>, board: &Board) {
+                    board.$note(note);
+                }
+            )?
         }
     )*};
 }
@@ -226,5 +233,5 @@ kept! {
     VolumeAttachment, "storage.k8s.io", "v1", "volumeattachments";
     PodDisruptionBudget, "policy", "v1", "poddisruptionbudgets";
     PriorityClass, "scheduling.k8s.io", "v1", "priorityclasses";
-    ClusterTopology, muster::GROUP, muster::VERSION, ClusterTopology::PLURAL;
+    ClusterTopology, muster::GROUP, muster::VERSION, ClusterTopology::PLURAL, note_topology;
 }

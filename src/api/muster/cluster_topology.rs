@@ -18,6 +18,14 @@ pub mod topology_condition {
     pub const ACCEPTED: &str = "Accepted";
 }
 
+/// Reasons of conditions of a `ClusterTopology`.
+pub mod topology_reason {
+    /// Groups may ask for its levels.
+    pub const ACCEPTED: &str = "Accepted";
+    /// There are more topologies than are read.
+    pub const TOO_MANY: &str = "TooManyTopologies";
+}
+
 /// The levels of the network between nodes, told by node labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]

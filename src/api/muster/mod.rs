@@ -17,7 +17,7 @@ mod topology;
 
 pub use cluster_topology::{
     ClusterTopology, ClusterTopologySpec, ClusterTopologyStatus, DomainStatus, LevelStatus,
-    MAX_DOMAINS, MAX_LEVELS, TopologyLevel, topology_condition,
+    MAX_DOMAINS, MAX_LEVELS, TopologyLevel, topology_condition, topology_reason,
 };
 pub use crd::crds;
 pub use pod_group::{

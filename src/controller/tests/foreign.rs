@@ -14,9 +14,9 @@ fn foreign(api: Api, min: i32) -> Fixture {
     let mut f = Fixture::new();
     f.state = State::new(vec!["muster".into()]);
     f.state.note_pod(Note::Listed, Side::Live, f.now);
-    f.state.note_node(Note::Listing);
-    f.state.note_node(Note::Changed(&node("n1", false)));
-    f.state.note_node(Note::Listed);
+    f.state.note_node(Note::Listing, f.now);
+    f.state.note_node(Note::Changed(&node("n1", false)), f.now);
+    f.state.note_node(Note::Listed, f.now);
     let native: NativePodGroup = serde_json::from_value(json!({
         "metadata": {"namespace": "team", "name": "g", "uid": "u", "resourceVersion": "1"},
         "spec": {"schedulingPolicy": {"gang": {"minCount": min}}},

@@ -1,6 +1,7 @@
 //! The board in virtual time: what is written, when, and what is forgotten.
 
 mod foreign;
+mod topologies;
 
 use std::time::Duration;
 
@@ -39,11 +40,11 @@ impl Fixture {
         }
         new.state.note_group(Note::Listing, begin);
         new.state.note_group(Note::Listed, begin);
-        new.state.note_node(Note::Listing);
+        new.state.note_node(Note::Listing, begin);
         for i in 0..4 {
-            new.state.note_node(Note::Changed(&node(&format!("n{i}"), false)));
+            new.state.note_node(Note::Changed(&node(&format!("n{i}"), false)), begin);
         }
-        new.state.note_node(Note::Listed);
+        new.state.note_node(Note::Listed, begin);
         new
     }
 
@@ -158,7 +159,7 @@ fn nothing_is_said_before_everything_was_listed() {
     state.note_pod(Note::Listed, Side::Live, now);
     state.note_pod(Note::Listed, Side::Ended, now);
     assert!(state.due(later, Time(EPOCH), LANES).writes.is_empty());
-    state.note_node(Note::Listed);
+    state.note_node(Note::Listed, now);
     assert_eq!(state.due(later, Time(EPOCH), LANES).writes.len(), 1);
 }
 
@@ -333,9 +334,9 @@ fn what_a_new_list_does_not_name_is_gone() {
     f.state.note_group(Note::Listed, f.now);
     f.pass(10_000);
     assert_eq!(f.take().last().unwrap(), "g Degraded/MembersLost 1/1/1", "b and h are gone");
-    f.state.note_node(Note::Listing);
-    f.state.note_node(Note::Changed(&node("n0", false)));
-    assert!(f.state.note_node(Note::Listed), "n1 is gone");
+    f.state.note_node(Note::Listing, f.now);
+    f.state.note_node(Note::Changed(&node("n0", false)), f.now);
+    assert!(f.state.note_node(Note::Listed, f.now), "n1 is gone");
     f.pass(10_000);
     assert_eq!(f.take(), ["g Degraded/NodeLost 0/0/0"]);
 }
@@ -346,10 +347,10 @@ fn a_lost_node_is_told_and_so_is_its_return() {
     f.group("g", "u", 1);
     f.pod(&pod("a", "g", "running"));
     f.pass(2_000);
-    assert!(f.state.note_node(Note::Changed(&node("n1", true))));
-    assert!(!f.state.note_node(Note::Changed(&node("n1", true))));
+    assert!(f.state.note_node(Note::Changed(&node("n1", true)), f.now));
+    assert!(!f.state.note_node(Note::Changed(&node("n1", true)), f.now));
     f.pass(2_000);
-    assert!(f.state.note_node(Note::Changed(&node("n1", false))));
+    assert!(f.state.note_node(Note::Changed(&node("n1", false)), f.now));
     f.pass(2_000);
     assert_eq!(
         f.take(),
