@@ -11,12 +11,15 @@
 //!     cargo bench --bench live -- --workload plain,gpu --nodes 500 --pods 500
 //!     cargo bench --bench live -- --workload preemption
 //!     cargo bench --bench live -- --workload gangs-16,gangs-1000
+//!     cargo bench --bench live -- --workload gangs-16-rack --nodes 2000 --pods 960
+//!     cargo bench --bench live -- --workload gangs-16-rack,gangs-256-block --pods 3200
 
 mod floor;
 mod observe;
 mod preemption;
 mod report;
 mod run;
+mod topology;
 mod workload;
 
 use std::path::PathBuf;
@@ -41,7 +44,7 @@ struct Cli {
 
 #[derive(Args)]
 struct Compare {
-    /// Workloads, or `all`; by default those that Muster supports.
+    /// Workloads by name, or `all`.
     #[arg(long, value_delimiter = ',')]
     workload: Vec<String>,
     #[arg(long, value_delimiter = ',', default_value = "kube-scheduler,muster,floor")]
@@ -80,13 +83,9 @@ async fn compare(args: &Compare) -> anyhow::Result<()> {
     let mut report = Report::new(args.nodes, args.pods);
     for workload in workloads {
         for &scheduler in args.schedulers.iter().filter(|s| s.makes_sense(workload)) {
-            let outcome = if scheduler.supports(workload) {
-                let limit = Duration::from_secs(args.timeout);
-                let run = run::run(workload, scheduler, args.nodes, args.pods, limit);
-                run.await.unwrap_or_else(|e| Outcome::Failed(format!("{e:#}")))
-            } else {
-                Outcome::NotYet
-            };
+            let limit = Duration::from_secs(args.timeout);
+            let run = run::run(workload, scheduler, args.nodes, args.pods, limit);
+            let outcome = run.await.unwrap_or_else(|e| Outcome::Failed(format!("{e:#}")));
             eprintln!("{}: {}: {outcome}", workload.name(), scheduler.name());
             report.add(workload, scheduler, outcome);
         }

@@ -24,7 +24,6 @@ pub(crate) struct Done {
 pub(crate) enum Outcome {
     Done(Done),
     DidNotFinish { bound: usize, pods: usize, limit: Duration },
-    NotYet,
     Failed(String),
 }
 
@@ -50,7 +49,6 @@ impl fmt::Display for Outcome {
             Self::DidNotFinish { bound, pods, limit } => {
                 write!(f, "did not finish ({bound} of {pods} bound in {} s)", limit.as_secs())
             }
-            Self::NotYet => f.write_str("not yet"),
             Self::Failed(why) => write!(f, "failed: {why}"),
         }
     }
@@ -111,7 +109,6 @@ impl Report {
             Outcome::DidNotFinish { bound, limit, .. } => json!({
                 "outcome": "did not finish", "bound": bound, "limitSeconds": limit.as_secs(),
             }),
-            Outcome::NotYet => json!({"outcome": "not yet"}),
             Outcome::Failed(why) => json!({"outcome": "failed", "reason": why}),
         };
         row["workload"] = workload.name().into();

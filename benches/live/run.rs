@@ -12,7 +12,8 @@ use serde_json::Value;
 use crate::observe::{Observer, Seen};
 use crate::preemption::LOW_PODS;
 use crate::report::{Done, Outcome};
-use crate::workload::Workload;
+use crate::topology;
+use crate::workload::{OWN_NAME, Workload};
 
 const EVENTS: &str = "/apis/events.k8s.io/v1/events";
 
@@ -36,13 +37,9 @@ impl Scheduler {
     /// What the pods say.
     fn scheduler_name(self) -> &'static str {
         match self {
-            Self::Muster => "muster",
+            Self::Muster => OWN_NAME,
             Self::Upstream | Self::Floor => "default-scheduler",
         }
-    }
-
-    pub(crate) fn supports(self, workload: Workload) -> bool {
-        self != Self::Muster || workload.in_muster()
     }
 
     /// Whether there is anything to compare.
@@ -102,7 +99,7 @@ pub(crate) async fn run(
     // Events may still be on their way, and are part of the work.
     quiet(|| process.cpu_seconds(), 0.03).await?;
     let thousands = pods as f64 / 1_000.0;
-    Ok(Outcome::Done(Done {
+    let done = Done {
         bound: seen.bound,
         pods_per_second: pods as f64 / (last - first).as_secs_f64().max(0.001),
         first_bind_seconds: (first - begin).as_secs_f64(),
@@ -110,7 +107,9 @@ pub(crate) async fn run(
         peak_rss_mib: process.peak_rss_bytes()? as f64 / f64::from(1 << 20),
         events: count(&client, EVENTS).await?,
         evicted: before - count(&client, LOW_PODS).await?,
-    }))
+    };
+    topology::check(&client, workload).await?;
+    Ok(Outcome::Done(done))
 }
 
 /// Follows the binds to the last one or to the deadline.

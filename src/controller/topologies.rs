@@ -7,6 +7,7 @@ use muster_api::muster::{
     ClusterTopology, ClusterTopologyStatus, Condition, TopologyLevel, topology_condition,
     topology_reason,
 };
+use muster_core::topology::MAX_TOPOLOGIES;
 use tokio::time::Instant;
 
 use super::Note;
@@ -14,9 +15,6 @@ use super::board::Outcome;
 use super::ground::Ground;
 use super::pace::{GATHER, Pace};
 use crate::topology::{Tree, counted};
-
-/// Topologies that the scheduler reads, by name.
-const MAX_TOPOLOGIES: usize = 32;
 
 /// A status to be written.
 #[derive(Debug)]
@@ -94,7 +92,9 @@ impl Topologies {
                 self.listed = true;
                 let stale = self.all.iter().filter(|(_, t)| t.list != self.list);
                 let gone: Vec<Box<str>> = stale.map(|(name, _)| name.clone()).collect();
-                gone.iter().for_each(|name| drop(self.forget(name, now)));
+                for name in gone {
+                    self.forget(&name, now);
+                }
                 true
             }
         }

@@ -61,7 +61,7 @@ fn small(n: i64) -> i32 {
 }
 
 /// The domain that holds all of these nodes, of what a group asked for: that of the
-/// preferred level, else the narrowest wider one, no wider than the required level.
+/// required level, or the narrowest one, no narrower than the preferred level.
 /// `topologies` in the order in which a level's name is looked for; what none of them
 /// names is a node label.
 #[must_use]
@@ -101,14 +101,8 @@ pub fn domain_of<'a>(
             Some(domain(name, node_label, shared(node_label)?))
         }
     };
-    let required = request.required.as_deref();
-    let preferred = request.preferred.as_deref().and_then(|asked| {
-        let widest = match (required.map(find), find(asked)) {
-            (None, _) => 0,
-            (Some(Some((wide, at))), Some((narrow, _))) if std::ptr::eq(wide, narrow) => at,
-            (Some(_), _) => usize::MAX,
-        };
-        within(asked, widest)
-    });
-    preferred.or_else(|| within(required?, usize::MAX))
+    match (request.required.as_deref(), request.preferred.as_deref()) {
+        (Some(required), _) => within(required, usize::MAX),
+        (None, preferred) => within(preferred?, 0),
+    }
 }

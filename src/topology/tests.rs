@@ -143,7 +143,7 @@ fn a_group_is_in_the_narrowest_domain_it_asked_for_that_holds_all_of_it() {
         ("rack", "", &["a1", "a3"], ""),
         ("rack", "", &["a1", "b1"], ""), // two racks, though both are r1
         ("block", "", &["a1", "a3"], "block=a"),
-        ("block", "rack", &["a1", "a2"], "rack=r1"),
+        ("block", "rack", &["a1", "a2"], "block=a"),
         ("block", "rack", &["a1", "a3"], "block=a"),
         ("", "rack", &["a1", "a3"], "block=a"),
         ("", "rack", &["a1", "b1"], ""),

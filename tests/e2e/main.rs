@@ -25,4 +25,5 @@ mod serve;
 mod several;
 mod support;
 mod surface;
+mod topology;
 mod volumes;

@@ -153,6 +153,7 @@ pub struct DomainStatus {
     pub nodes: i32,
     /// How many GPUs its nodes offer.
     pub gpus: i64,
-    /// How many of them no pod has asked for.
+    /// How many of them a pod could have: none has asked for them, and their node takes
+    /// pods.
     pub free_gpus: i64,
 }

@@ -121,7 +121,7 @@ fn a_topology_is_counted_at_once_and_then_at_a_pace() {
     // Counts after a silence are told at once, then ever later; every pod costs a note.
     let mut all = Vec::new();
     for i in 0..300 {
-        g.pod(&format!("q{i}"), "b1", 1);
+        g.pod(&format!("q{i}"), "b1", 1 + (i * i % 3) as u32 + (i % 2) as u32);
         g.f.pod_gone(&gpu_pod(&format!("q{}", i - 2), "b1", 1, ""));
         all.extend(g.pass(1_000));
     }
