@@ -128,7 +128,7 @@ impl fmt::Display for Report {
         writeln!(f, "{} nodes, {} pods, {cores} cores", self.nodes, self.pods)?;
         writeln!(
             f,
-            "{:<14} {:<15} {:>6} {:>8} {:>9} {:>10} {:>9} {:>7}   of kube-scheduler's CPU, pods/s, memory",
+            "{:<15} {:<15} {:>6} {:>8} {:>9} {:>10} {:>9} {:>7}   of kube-scheduler's CPU, pods/s, memory",
             "workload",
             "scheduler",
             "bound",
@@ -139,7 +139,7 @@ impl fmt::Display for Report {
             "events",
         )?;
         for (workload, scheduler, outcome) in &self.rows {
-            write!(f, "{:<14} {:<15} ", workload.name(), scheduler.name())?;
+            write!(f, "{:<15} {:<15} ", workload.name(), scheduler.name())?;
             match outcome {
                 Outcome::Done(d) => {
                     write!(

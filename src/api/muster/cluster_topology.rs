@@ -55,7 +55,7 @@ impl ClusterTopology {
     "x-kubernetes-validations" = [{
         "rule": "self.levels.all(a, self.levels.exists_one(b, a.nodeLabel == b.nodeLabel))",
         "fieldPath": ".levels",
-        "reason": "FieldValueDuplicate",
+        "reason": "FieldValueInvalid",
         "message": "every level needs a nodeLabel of its own",
     }],
 ))]

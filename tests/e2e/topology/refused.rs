@@ -41,7 +41,7 @@ fn specs() -> Vec<(Value, &'static str)> {
         ),
         (
             levels(&[level("rack", "example.com/rack"), level("row", "example.com/rack")]),
-            "spec.levels: Duplicate value: every level needs a nodeLabel of its own",
+            "every level needs a nodeLabel of its own",
         ),
         (
             levels(&[level("rack", "example.com/rack"), level("rack", "example.com/row")]),
