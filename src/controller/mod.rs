@@ -99,7 +99,7 @@ async fn control(
         if leadership.is_leader() {
             let due = board.due(Instant::now(), now(), LANES - flights.len());
             wake = due.wake;
-            let groups = due.writes.into_iter().map(Sent::Group);
+            let groups = due.writes.into_iter().map(Box::new).map(Sent::Group);
             for write in groups.chain(due.topologies.into_iter().map(Sent::Topology)) {
                 flights.spawn(send(fenced.clone(), write));
             }
@@ -122,13 +122,13 @@ async fn control(
 
 /// A write on its way.
 enum Sent {
-    Group(Write),
+    Group(Box<Write>),
     Topology(TopologyWrite),
 }
 
 fn settle(board: &Board, metrics: &Metrics, sent: Sent, outcome: Outcome) {
     match sent {
-        Sent::Group(write) => settle_group(board, metrics, write, outcome),
+        Sent::Group(write) => settle_group(board, metrics, *write, outcome),
         Sent::Topology(write) => {
             metrics.topology_status(outcome.word());
             let topology = write.name.clone();

@@ -44,9 +44,9 @@ impl Style {
         let cells: i64 = nodes.map(|node| node.gpus.total.clamp(1, MAX_CELLS)).sum();
         let (cell, font) = match cells {
             ..=1_500 => (11, 13),
-            ..=6_000 => (8, 12),
-            ..=20_000 => (6, 11),
-            ..=60_000 => (5, 10),
+            1_501..=6_000 => (8, 12),
+            6_001..=20_000 => (6, 11),
+            20_001..=60_000 => (5, 10),
             _ => (4, 9),
         };
         let gap = if cell > 6 { 2 } else { 1 };
