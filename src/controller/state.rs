@@ -110,6 +110,12 @@ impl State {
         (self.groups.len(), self.members.len())
     }
 
+    /// The tree of a topology.
+    #[cfg(test)]
+    pub(super) fn tree(&self, topology: &str) -> Option<&crate::topology::Tree> {
+        self.topologies.tree(topology)
+    }
+
     /// Labels, pods with GPUs and nodes that are held.
     #[cfg(test)]
     pub(super) fn ground_sizes(&self) -> (usize, usize, usize) {

@@ -70,6 +70,12 @@ impl Topologies {
         self.all.values().take(MAX_TOPOLOGIES).map(|t| t.tree.levels()).collect()
     }
 
+    /// The tree of a topology.
+    #[cfg(test)]
+    pub(super) fn tree(&self, name: &str) -> Option<&Tree> {
+        self.all.get(name).map(|topology| &topology.tree)
+    }
+
     /// A watch speaks; `true` if levels are other ones now.
     pub(super) fn note(
         &mut self,

@@ -241,7 +241,7 @@ fn a_picture_is_no_larger_than_a_screen_can_scroll() {
         301
     );
     assert!(picture.len() < 2_500_000, "{}", picture.len());
-    if let Some(folder) = std::env::var_os("PICTURES") {
+    if let Some(folder) = std::env::var_os("MUSTER_PICTURES") {
         let folder = std::path::Path::new(&folder);
         std::fs::write(folder.join("300.svg"), &picture).unwrap();
         let small = racks(8, 16, |i| format!("rack-{i}"));

@@ -1,10 +1,14 @@
 //! The status of topologies: what is written, when; and the domains of groups.
 
+use std::collections::BTreeMap;
+
 use muster_api::muster::ClusterTopology;
+use proptest::prelude::*;
 
 use super::super::patch;
 use super::super::topologies::TopologyWrite;
 use super::*;
+use crate::topology::{Census, View};
 
 /// A controller without a cluster, and what its writes of topologies said:
 /// `seconds name: level/domain nodes free/gpus, …`.
@@ -26,11 +30,7 @@ impl Ground {
     }
 
     fn node(&mut self, name: &str, block: &str, rack: &str) {
-        let node = serde_json::from_value(json!({
-            "metadata": {"name": name, "labels": {"rack": rack, "block": block}},
-            "status": {"allocatable": {"nvidia.com/gpu": "8"}},
-        }));
-        self.f.state.note_node(Note::Changed(&node.unwrap()), self.f.now);
+        self.f.state.note_node(Note::Changed(&gpu_node(name, block, rack)), self.f.now);
     }
 
     fn topology(&mut self, name: &str, levels: &[&str]) {
@@ -68,6 +68,14 @@ impl Ground {
         self.f.now = end;
         std::mem::take(&mut self.told)
     }
+}
+
+fn gpu_node(name: &str, block: &str, rack: &str) -> Node {
+    serde_json::from_value(json!({
+        "metadata": {"name": name, "labels": {"rack": rack, "block": block}},
+        "status": {"allocatable": {"nvidia.com/gpu": "8"}},
+    }))
+    .unwrap()
 }
 
 fn topology(name: &str, levels: &[&str], version: u64) -> ClusterTopology {
@@ -233,4 +241,93 @@ fn a_group_says_which_domain_it_got() {
     g.f.pod(&gpu_pod("m3", "d1", 8, "g"));
     g.pass(60_000);
     assert_eq!(g.f.take().pop().unwrap(), "null");
+}
+
+/// What a watch may tell.
+#[derive(Clone, Debug)]
+enum Told {
+    Node(u8, u8, u8),
+    NodeGone(u8),
+    Pod(u8, u8, u32),
+    PodGone(u8),
+    Nodes,
+    Pods,
+    Topology(bool),
+}
+
+fn told() -> impl Strategy<Value = Told> {
+    prop_oneof![
+        6 => (0..6_u8, 0..2_u8, 0..3_u8).prop_map(|(n, block, rack)| Told::Node(n, block, rack)),
+        2 => (0..6_u8).prop_map(Told::NodeGone),
+        6 => (0..8_u8, 0..7_u8, 0..4_u32).prop_map(|(p, node, gpus)| Told::Pod(p, node, gpus)),
+        3 => (0..8_u8).prop_map(Told::PodGone),
+        1 => Just(Told::Nodes),
+        1 => Just(Told::Pods),
+        1 => any::<bool>().prop_map(Told::Topology),
+    ]
+}
+
+proptest! {
+    /// Whatever watches tell, in whatever order, the tree is that of what there is.
+    #[test]
+    fn a_kept_tree_equals_a_recount(all in proptest::collection::vec(told(), 1..80)) {
+        let mut f = Fixture::new();
+        let mut nodes: BTreeMap<String, Node> =
+            (0..4).map(|i| (format!("n{i}"), node(&format!("n{i}"), false))).collect();
+        let mut pods: BTreeMap<String, Pod> = BTreeMap::new();
+        let mut levels = vec!["block", "rack"];
+        f.state.note_topology(Note::Changed(&topology("t", &levels, 1)), f.now);
+        for told in all {
+            match told {
+                Told::Node(n, block, rack) => {
+                    let new = gpu_node(&format!("n{n}"), &format!("b{block}"), &format!("r{rack}"));
+                    f.state.note_node(Note::Changed(&new), f.now);
+                    nodes.insert(new.metadata.name.clone(), new);
+                }
+                Told::NodeGone(n) => {
+                    if let Some(old) = nodes.remove(&format!("n{n}")) {
+                        f.state.note_node(Note::Gone(&old), f.now);
+                    }
+                }
+                Told::Pod(p, n, gpus) => {
+                    let at = if n == 6 { String::new() } else { format!("n{n}") };
+                    let new = gpu_pod(&format!("p{p}"), &at, gpus, "");
+                    f.pod(&new);
+                    pods.insert(new.metadata.name.clone(), new);
+                }
+                Told::PodGone(p) => {
+                    if let Some(old) = pods.remove(&format!("p{p}")) {
+                        f.pod_gone(&old);
+                    }
+                }
+                // Half of what there was is gone, and only a list shows it.
+                Told::Nodes => {
+                    nodes = nodes.into_iter().step_by(2).collect();
+                    f.state.note_node(Note::Listing, f.now);
+                    for node in nodes.values() {
+                        f.state.note_node(Note::Changed(node), f.now);
+                    }
+                    f.state.note_node(Note::Listed, f.now);
+                }
+                Told::Pods => {
+                    pods = pods.into_iter().step_by(2).collect();
+                    f.state.note_pod(Note::Listing, Side::Live, f.now);
+                    for pod in pods.values() {
+                        f.state.note_pod(Note::Changed(pod), Side::Live, f.now);
+                    }
+                    f.state.note_pod(Note::Listed, Side::Live, f.now);
+                }
+                Told::Topology(both) => {
+                    levels = if both { vec!["block", "rack"] } else { vec!["rack"] };
+                    f.state.note_topology(Note::Changed(&topology("t", &levels, 2)), f.now);
+                }
+            }
+            let mut census = Census::default();
+            nodes.values().for_each(|node| census.node(node));
+            pods.values().for_each(|pod| census.pod(pod));
+            let fresh = census.tree(topology("t", &levels, 1).spec.levels);
+            let kept = f.state.tree("t").unwrap();
+            prop_assert_eq!(View::of("t", kept), View::of("t", &fresh));
+        }
+    }
 }

@@ -138,7 +138,7 @@ async fn all_say(cluster: &Cluster, group: &str, words: &str) -> Result<()> {
 }
 
 /// Ends a scheduler whose checker has found nothing wrong.
-fn end(muster: &Process) -> Result<()> {
+pub(crate) fn end(muster: &Process) -> Result<()> {
     check(muster)?;
     muster.terminate()?;
     ensure!(muster.wait_exit(SOON)? == 0, "exit code after SIGTERM");

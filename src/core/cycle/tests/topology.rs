@@ -371,6 +371,9 @@ fn a_gang_that_asks_for_nothing_has_what_its_policy_asks_for() {
     let key = ObjectKey { name: "p".into(), ..ObjectKey::default() };
     h.apply(crate::io::Input::ObjectGone(Kind::SchedulingPolicy, key));
     assert_eq!(settle(&mut h), "b1-r1:2 b1-r2:2");
+}
+
+#[test]
 fn members_that_differ_are_in_one_domain_too() {
     let mut h = cluster(&[("b1-r1", 1, 0), ("b1-r2", 2, 0), ("b2-r1", 3, 1)]);
     h.object(group("g", &json!({"minMember": 4, "topology": {"required": "rack"}})));
