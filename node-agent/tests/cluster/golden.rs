@@ -18,12 +18,13 @@ fn normal(object: &Value, dir: &Path) -> String {
     let owner = &meta["ownerReferences"][0];
     let owner = format!("{}/{}", owner["kind"], owner["name"]).replace('"', "");
     object["metadata"] = serde_json::json!({"name": meta["name"], "owner": owner});
-    if let Some(status) = object["status"].as_object_mut() {
+    if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
         for field in ["sequence", "startedAt", "observedAt"] {
             status.remove(field);
         }
     }
-    for condition in object["status"]["conditions"].as_array_mut().into_iter().flatten() {
+    let conditions = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
         if let Some(condition) = condition.as_object_mut() {
             condition.remove("lastTransitionTime");
         }
