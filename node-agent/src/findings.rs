@@ -121,6 +121,10 @@ fn gpus_healthy(facts: &Facts<'_>) -> Finding {
 
 fn fabric_ready(facts: &Facts<'_>) -> Finding {
     let kind = node_condition::FABRIC_READY;
+    let untold = facts.gpus.iter().any(|gpu| gpu.health == GpuHealth::Unknown);
+    if facts.outlook.answer.is_err() && untold {
+        return finding(kind, None, "NotKnown", "no driver tells of links");
+    }
     if facts.hardware.gpus.iter().all(|gpu| gpu.nvlinks.is_none()) {
         return finding(kind, Some(true), "NoNvlink", "no GPU with NVLink");
     }

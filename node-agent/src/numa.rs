@@ -15,12 +15,12 @@ const NODES: &str = "devices/system/node";
 const CPUS: &str = "devices/system/cpu";
 /// Most CPUs whose cores and caches are read.
 const MAX_CPUS: usize = 4096;
+/// Most cores of a node that are listed.
+const MAX_CORES: usize = 1024;
 /// Most sizes of hugepages of a node.
 const MAX_PAGE_SIZES: usize = 8;
 /// Most caches of a node that are listed.
 const MAX_CACHES: usize = 64;
-/// Highest level of cache that a CPU may have.
-const MAX_CACHE_INDEX: u32 = 8;
 
 /// All online NUMA nodes by id. A kernel without NUMA is one node of everything; so is one whose
 /// files cannot be read, as far as they can.
@@ -47,9 +47,11 @@ fn read_node(sysfs: &Tree, id: u32, online: &CpuList, notes: &mut Vec<String>) -
     let mut distances = distances.unwrap_or_default();
     distances.truncate(MAX_NUMA_NODES);
     let hugepages = read_hugepages(sysfs, &format!("{dir}/hugepages"), notes);
-    let cpus = cpus.unwrap_or_default();
     let node = NumaNode { id, memory_bytes, hugepages, distances, ..NumaNode::default() };
-    with_cpus(node, &cpus, sysfs, notes)
+    match cpus {
+        Some(cpus) => with_cpus(node, &cpus, sysfs, notes),
+        None => node,
+    }
 }
 
 fn without_numa(sysfs: &Tree, proc: &Tree, notes: &mut Vec<String>) -> NumaNode {
@@ -73,19 +75,24 @@ fn with_cpus(
         (true, _) => NumaKind::Memory,
     };
     node.cpus = cpus.to_string();
-    let (mut sockets, mut cores, mut caches) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
+    let (mut sockets, mut cores, mut caches) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
+    // A core or a cache is read once, by the first of its CPUs.
+    let (mut in_core, mut in_cache) = (BTreeSet::new(), BTreeSet::new());
     for cpu in cpus.iter().take(MAX_CPUS) {
         let dir = format!("{CPUS}/cpu{cpu}");
-        if let Some(socket) = socket(sysfs, &dir, notes) {
-            sockets.insert(socket);
+        if !in_core.contains(&cpu) {
+            sockets.extend(socket(sysfs, &dir, notes));
+            let siblings = read_list(sysfs, &format!("{dir}/topology/thread_siblings_list"));
+            if let Some(core) = optional(siblings, notes) {
+                in_core.extend(core.iter());
+                cores.insert(cpu, core);
+            }
         }
-        if let Some(core) =
-            optional(read_list(sysfs, &format!("{dir}/topology/thread_siblings_list")), notes)
+        if !in_cache.contains(&cpu)
+            && let Some((shared, bytes)) = last_cache(sysfs, &dir, notes)
         {
-            cores.insert((core.iter().next(), core.to_string(), core.count()));
-        }
-        if let Some((shared, bytes)) = last_cache(sysfs, &dir, notes) {
-            caches.insert(shared.iter().next(), CpuCache { cpus: shared.to_string(), bytes });
+            in_cache.extend(shared.iter());
+            caches.insert(cpu, CpuCache { cpus: shared.to_string(), bytes });
         }
     }
     // A negative number is a package that the firmware does not name.
@@ -93,8 +100,8 @@ fn with_cpus(
         [socket] => u32::try_from(socket).ok(),
         _ => None,
     };
-    if cores.iter().any(|(_, _, threads)| *threads > 1) {
-        node.cores = cores.into_iter().map(|(_, list, _)| list).collect();
+    if cores.values().any(|core| core.count() > 1) {
+        node.cores = cores.values().map(ToString::to_string).take(MAX_CORES).collect();
     }
     if caches.len() > 1 {
         node.caches = caches.into_values().take(MAX_CACHES).collect();
@@ -119,8 +126,9 @@ fn optional<T>(result: Result<T, Error>, notes: &mut Vec<String>) -> Option<T> {
 
 /// The CPUs that share a CPU's cache of the highest level, and its size.
 fn last_cache(sysfs: &Tree, dir: &str, notes: &mut Vec<String>) -> Option<(CpuList, u64)> {
-    let has = |i: &u32| sysfs.resolve(format!("{dir}/cache/index{i}").as_ref()).is_ok();
-    let index = (0..MAX_CACHE_INDEX).rev().find(has)?;
+    let names = optional(sysfs.list(format!("{dir}/cache")), notes)?;
+    let index = |name: &String| name.strip_prefix("index")?.parse::<u32>().ok();
+    let index = names.iter().filter_map(index).max()?;
     let dir = format!("{dir}/cache/index{index}");
     // The second level belongs to one core: nothing to align by.
     let level: u32 = optional(sysfs.parse(format!("{dir}/level"), "the level of a cache"), notes)?;

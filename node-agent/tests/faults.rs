@@ -114,6 +114,17 @@ fn a_lost_gpu_keeps_its_name_and_its_place() {
 }
 
 #[test]
+fn a_gpu_that_is_lost_wakes() {
+    let mut bench = Bench::new("l40s");
+    bench.read();
+    bench.stage.set(&Faults { lost: vec![3], ..Faults::default() }).unwrap();
+    let reading = bench.woken_until("the loss", |r| r.gpus[3].health == GpuHealth::Lost);
+    assert_eq!(finding(&reading, node_condition::GPUS_HEALTHY).reason, "GpuLost");
+    let back = bench.fault(&Faults::default());
+    assert_eq!(back.gpus[3].health, GpuHealth::Healthy, "it is back");
+}
+
+#[test]
 fn links_that_go_down_are_a_class_of_their_own() {
     let faults = Faults { links_down: [(1, vec![17])].into(), ..Faults::default() };
     let reading = check("dgx-h100", &faults, 1, GpuHealth::Degraded, "NvlinksDown:17/18");
@@ -326,6 +337,15 @@ fn work_is_seen() {
     // A pause changes nothing.
     let reading = bench.fault(&Faults::default());
     assert_eq!(reading.gpus[0].activity, Activity::Busy);
+}
+
+/// Whoever writes the object compares: what has not changed must be equal.
+#[test]
+fn two_readings_of_one_state_are_equal() {
+    for name in ["dgx-1v", "mig", "no-driver"] {
+        let mut bench = Bench::new(name);
+        assert_eq!(bench.read(), bench.read(), "{name}");
+    }
 }
 
 /// Two ways to know how near two GPUs are: the driver's and sysfs'.

@@ -7,14 +7,14 @@ use muster_node_agent::reader::Reader;
 /// `matrix` has a row per GPU, and a column per GPU.
 #[track_caller]
 fn check(machine: &str, matrix: &str) {
-    let dir = tempfile::tempdir().unwrap();
-    let stage = Stage::build(machine, dir.path()).unwrap();
+    let dir = tempfile::tempdir().expect("a directory");
+    let stage = Stage::build(machine, dir.path()).expect("a machine");
     let reading = Reader::once(Sources {
         sysfs_root: stage.sysfs(),
         proc_root: stage.procfs(),
         nvml_library: Some(stage.library()),
     })
-    .unwrap();
+    .expect("roots");
     let rows = matrix.lines().map(str::trim).filter(|line| !line.is_empty());
     let published: Vec<Vec<&str>> = rows.map(|row| row.split_whitespace().collect()).collect();
     assert_eq!(reading.hardware.gpus.len(), published.len());

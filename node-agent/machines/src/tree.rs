@@ -50,8 +50,15 @@ struct Tree {
 impl Tree {
     fn file(&self, path: &str, content: &str) -> io::Result<()> {
         let path = self.root.join(path);
-        fs::create_dir_all(path.parent().unwrap_or(&self.root))?;
-        fs::write(path, format!("{content}\n"))
+        let text = format!("{content}\n");
+        // Most directories are there already.
+        match fs::write(&path, &text) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                fs::create_dir_all(path.parent().unwrap_or(&self.root))?;
+                fs::write(path, text)
+            }
+            result => result,
+        }
     }
 
     fn link(&self, path: &str, target: &str) -> io::Result<()> {
@@ -185,13 +192,10 @@ fn cpu(machine: &Machine, tree: &Tree) -> io::Result<()> {
             let siblings: Vec<String> =
                 all.iter().filter(|&c| c % cores.max(1) == core).map(u32::to_string).collect();
             tree.file(&format!("{dir}/topology/physical_package_id"), &node.socket.to_string())?;
-            tree.file(&format!("{dir}/topology/core_id"), &core.to_string())?;
-            tree.file(&format!("{dir}/topology/die_id"), "0")?;
             tree.file(&format!("{dir}/topology/thread_siblings_list"), &siblings.join(","))?;
             let cache = node.caches.iter().find(|list| cpus(list).contains(&cpu));
             tree.file(&format!("{dir}/cache/index3/shared_cpu_list"), cache.unwrap_or(&node.cpus))?;
             tree.file(&format!("{dir}/cache/index3/level"), "3")?;
-            tree.file(&format!("{dir}/cache/index3/type"), "Unified")?;
             tree.file(&format!("{dir}/cache/index3/size"), "32768K")?;
         }
     }

@@ -1,6 +1,6 @@
 //! Events: XIDs and divisions, told once each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_uint, c_ulonglong};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -10,7 +10,7 @@ use muster_machines::Mig;
 use nvml_wrapper_sys::bindings::{nvmlEventData_t, nvmlEventSet_t, nvmlReturn_t};
 
 use crate::memory::put;
-use crate::{Handle, SUCCESS, TIMEOUT, World, answer, device_functions, world};
+use crate::{GPU_IS_LOST, Handle, SUCCESS, TIMEOUT, World, answer, device_functions, world};
 
 const XID: c_ulonglong = 8;
 const MIG_CHANGED: c_ulonglong = 0x100;
@@ -18,11 +18,13 @@ const MIG_CHANGED: c_ulonglong = 0x100;
 const PAUSE: Duration = Duration::from_millis(10);
 
 struct Told {
+    lost: BTreeSet<u32>,
     xids: usize,
     mig: BTreeMap<u32, Mig>,
 }
 
-static TOLD: Mutex<Told> = Mutex::new(Told { xids: 0, mig: BTreeMap::new() });
+static TOLD: Mutex<Told> =
+    Mutex::new(Told { lost: BTreeSet::new(), xids: 0, mig: BTreeMap::new() });
 
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlEventSetCreate(set: *mut nvmlEventSet_t) -> nvmlReturn_t {
@@ -53,7 +55,11 @@ pub extern "C" fn nvmlEventSetWait_v2(
     let until = Instant::now() + Duration::from_millis(u64::from(milliseconds));
     answer("nvmlEventSetWait_v2", |_| {
         loop {
-            if let Some(event) = next(&world()?) {
+            let world = world()?;
+            if newly_lost(&world) {
+                return Err(GPU_IS_LOST);
+            }
+            if let Some(event) = next(&world) {
                 return put(data, event);
             }
             if Instant::now() >= until {
@@ -62,6 +68,15 @@ pub extern "C" fn nvmlEventSetWait_v2(
             thread::sleep(PAUSE);
         }
     })
+}
+
+/// Whether a GPU was lost since the last time: the real library then says so, and not which.
+fn newly_lost(world: &World) -> bool {
+    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    let lost: BTreeSet<u32> = world.faults.lost.iter().chain(&world.faults.gone).copied().collect();
+    let newly = !lost.is_subset(&told.lost);
+    told.lost = lost;
+    newly
 }
 
 fn next(world: &World) -> Option<nvmlEventData_t> {

@@ -64,8 +64,8 @@ struct Flags {
     happened: AtomicBool,
     /// Other GPUs answer than before: they have to be registered.
     changed: AtomicBool,
-    /// Addresses of GPUs that answer.
-    gpus: Mutex<Vec<String>>,
+    /// Addresses of GPUs that answered at the last reading.
+    gpus: Mutex<Option<Vec<String>>>,
 }
 
 impl Listening {
@@ -111,12 +111,11 @@ impl Listening {
         let answering = snapshot.gpus.iter().filter(|gpu| !gpu.lost);
         let gpus: Vec<String> = answering.filter_map(|gpu| gpu.address.clone()).collect();
         let mut known = flags.gpus.lock().unwrap_or_else(PoisonError::into_inner);
-        if *known != gpus {
-            // GPUs that are gone need no new registration.
-            let more = gpus.iter().any(|gpu| !known.contains(gpu));
-            flags.changed.store(more, Ordering::Relaxed);
-            *known = gpus;
+        // GPUs that are gone need no new registration, nor do those of the first reading.
+        if known.as_ref().is_some_and(|known| gpus.iter().any(|gpu| !known.contains(gpu))) {
+            flags.changed.store(true, Ordering::Relaxed);
         }
+        *known = Some(gpus);
     }
 
     pub(super) fn end(&self) {
@@ -147,6 +146,12 @@ fn listen(nvml: &Nvml, shared: &Shared, flags: &Flags) -> Result<(), NvmlError> 
     while !flags.ends(shared) && !flags.changed.load(Ordering::Relaxed) {
         let event = match set.wait(WAIT_MILLISECONDS) {
             Err(NvmlError::Timeout) => continue,
+            Err(NvmlError::GpuLost) => {
+                // It does not say which; a reading will.
+                flags.happened.store(true, Ordering::Relaxed);
+                shared.push(Event { address: None, kind: EventKind::Changed });
+                return Err(NvmlError::GpuLost);
+            }
             event => event?,
         };
         let device = known.iter().find(|(number, _)| *number == event.device);

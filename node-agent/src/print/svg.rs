@@ -12,7 +12,7 @@ use muster_api::muster::node_topology::{
 
 use super::bytes;
 
-const TILE: i64 = 96;
+const TILE: i64 = 108;
 const TILE_HEIGHT: i64 = 46;
 const GAP: i64 = 10;
 const TOP: i64 = 44;
@@ -29,7 +29,7 @@ const STYLE: &str = "text{font:12px sans-serif;fill:#1b1f24}.h{font-weight:bold}
 .numa{fill:#f6f8fa;stroke:#8c959f}.mem{fill:#fff8e5;stroke:#bf8700}.sw{fill:#fff;stroke:#afb8c1;stroke-dasharray:4 3}\
 .gpu{fill:#dafbe1;stroke:#1a7f37}.warn{fill:#fff1c2;stroke:#9a6700}.bad{fill:#ffdcd7;stroke:#cf222e}.unk{fill:#eaeef2;stroke:#6e7781}\
 .nic{fill:#ddf4ff;stroke:#0969da}.down{fill:#eaeef2;stroke:#6e7781}.nvs{fill:#e7dcfd;stroke:#8250df}\
-.nv{stroke:#8250df;fill:none}";
+.nv{stroke:#8250df;fill:none}.l{font-size:10px;stroke:#fff;stroke-width:3px;paint-order:stroke}";
 
 /// Devices below one switch, or beside each other on one root complex.
 #[derive(Default)]
@@ -70,7 +70,7 @@ pub(super) fn render(hardware: &Hardware, states: &[GpuState]) -> String {
     let mut places: BTreeMap<usize, i64> = BTreeMap::new();
     let mut x = GAP;
     for block in &blocks {
-        block_head(&mut body, block, x, height);
+        block_head(&mut body, hardware, block, x, height);
         let mut left = x + GAP;
         for group in &block.groups {
             let top = TOP + NUMA_HEAD;
@@ -168,7 +168,7 @@ fn group<'b>(
     &mut groups[found]
 }
 
-fn block_head(out: &mut String, block: &Block<'_>, x: i64, height: i64) {
+fn block_head(out: &mut String, hardware: &Hardware, block: &Block<'_>, x: i64, height: i64) {
     let Some(node) = block.node else {
         rect(out, "numa", x, TOP, block.width(), height);
         text(out, "h", x + GAP, TOP + 20, "NUMA node unknown");
@@ -180,7 +180,10 @@ fn block_head(out: &mut String, block: &Block<'_>, x: i64, height: i64) {
     let kind = match node.kind {
         NumaKind::Cpu => socket,
         NumaKind::Memory => ", memory only".to_owned(),
-        NumaKind::GpuMemory => ", memory of a GPU".to_owned(),
+        NumaKind::GpuMemory => {
+            let owner = hardware.gpus.iter().position(|gpu| gpu.memory_numa == Some(node.id));
+            owner.map_or_else(String::new, |gpu| format!(", memory of GPU{gpu}"))
+        }
         NumaKind::Empty => ", empty".to_owned(),
     };
     text(out, "h", x + GAP, TOP + 20, &format!("NUMA {}{kind}", node.id));
@@ -199,7 +202,7 @@ fn gpu_tile(out: &mut String, gpu: &Gpu, state: Option<&GpuState>, number: usize
     text(out, "h", x + 8, y + 19, &format!("GPU{number}"));
     let parts = gpu.mig.as_ref().filter(|mig| mig.enabled).map(|mig| mig.devices.len());
     if let Some(parts) = parts {
-        text(out, "s", x + 48, y + 19, &format!("MIG x{parts}"));
+        text(out, "s", x + 56, y + 19, &format!("MIG x{parts}"));
     }
     text(out, "s", x + 8, y + 36, &gpu.pci);
 }
@@ -209,7 +212,7 @@ fn nic_tile(out: &mut String, nic: &Nic, number: usize, x: i64, y: i64) {
     rect(out, class, x, y, TILE, TILE_HEIGHT);
     text(out, "h", x + 8, y + 19, &format!("NIC{number}"));
     if nic.gigabits_per_second > 0 {
-        text(out, "s", x + 48, y + 19, &format!("{} Gb/s", nic.gigabits_per_second));
+        text(out, "s", x + 56, y + 19, &format!("{} Gb/s", nic.gigabits_per_second));
     }
     let name: String = nic.name.chars().take(14).collect();
     text(out, "s", x + 8, y + 36, &name);
@@ -234,7 +237,7 @@ fn links(
         for (gpu, x) in switched.iter().zip(&ends) {
             let count = hardware.gpus[*gpu].nvlinks.map_or(0, |l| l.to_switch);
             line(out, &format!("M{x} {bottom}V{top}"), 1 + i64::from(count) / 6);
-            text(out, "s", x + 6, floor + 20, &format!("x{count}"));
+            text(out, "l", x + 6, floor + 20, &format!("x{count}"));
         }
         rect(out, "nvs", first - TILE / 2, top, last - first + TILE, 26);
         text(out, "h", first - TILE / 2 + 10, top + 18, "NVSwitch");
@@ -257,7 +260,7 @@ fn links(
         );
         // A cubic curve's lowest point is three quarters of the way to its handles.
         let y = bottom + (low - bottom) * 3 / 4;
-        text(out, "s", i64::midpoint(a, b) - 8, y - 4, &format!("x{}", link.nvlinks));
+        text(out, "l", i64::midpoint(a, b) - 8, y + 3, &format!("x{}", link.nvlinks));
         deepest = deepest.max(y - floor);
     }
     height.max(deepest + 10)

@@ -53,12 +53,13 @@ fn numa_nodes(nodes: &[NumaNode]) -> String {
         let pages = node.hugepages.iter().filter(|p| p.count > 0);
         let pages: Vec<_> =
             pages.map(|p| format!("{} x {}", p.count, bytes(p.page_bytes))).collect();
+        let of_cpus = |text: String| if node.cpus.is_empty() { NONE.to_owned() } else { text };
         vec![
             node.id.to_string(),
-            known(node.socket),
+            of_cpus(known(node.socket)),
             cpus(node),
-            node.cores.first().map_or(1, |core| count(core)).to_string(),
-            if node.caches.is_empty() { "1".to_owned() } else { node.caches.len().to_string() },
+            of_cpus(node.cores.first().map_or(1, |core| count(core)).to_string()),
+            of_cpus(node.caches.len().max(1).to_string()),
             bytes(node.memory_bytes),
             list(&pages),
         ]
@@ -73,6 +74,7 @@ fn count(list: &str) -> u32 {
 
 fn cpus(node: &NumaNode) -> String {
     match node.kind {
+        NumaKind::Cpu if node.cpus.is_empty() => UNKNOWN.to_owned(),
         NumaKind::Cpu => format!("{} ({})", node.cpus, count(&node.cpus)),
         NumaKind::Memory => format!("{NONE} (memory only)"),
         NumaKind::GpuMemory => format!("{NONE} (memory of a GPU)"),
