@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use crate::support::{Cluster, Node, SOON, condition, eventually};
 
 /// Limits with optimisation, and without: then code is several times as slow and as large.
-const MAX_RSS: u64 = if cfg!(debug_assertions) { 64 << 20 } else { 32 << 20 };
+const MAX_RSS: u64 = if cfg!(debug_assertions) { 48 << 20 } else { 32 << 20 };
 const MAX_CPU: f64 = if cfg!(debug_assertions) { 0.02 } else { 0.002 };
 /// How long it is watched.
 const WATCHED: Duration = Duration::from_secs(30);

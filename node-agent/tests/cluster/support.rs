@@ -303,7 +303,8 @@ impl Node {
 
 /// The GPUs of a machine, or their parts, as NVIDIA's device plugin with the strategy mixed offers them.
 fn offer(kubelet: &Kubelet, machine: &Machine) -> Result<()> {
-    for gpu in machine.reported() {
+    // Without a driver NVIDIA's plugin offers nothing.
+    for gpu in machine.reported().filter(|_| machine.driver.is_some()) {
         let numa: Vec<i64> = Some(i64::from(gpu.numa)).filter(|&n| n >= 0).into_iter().collect();
         match gpu.mig.as_ref().filter(|mig| mig.enabled) {
             None => kubelet.device(GPU, &gpu.uuid(), &numa)?,
@@ -315,11 +316,17 @@ fn offer(kubelet: &Kubelet, machine: &Machine) -> Result<()> {
             }
         }
     }
-    // The first two CPUs are the system's.
+    if machine.gpus.is_empty() {
+        // Devices of another vendor, of which nobody but their plugin knows.
+        kubelet.device("vendor.example/accelerator", "acc-0", &[0])?;
+        kubelet.device("vendor.example/accelerator", "acc-1", &[])?;
+    }
+    // The first two CPUs are the system's, and so is what `kubelet.yaml` reserves.
     let all = machine.numa.iter().flat_map(|numa| cpus(&numa.cpus));
     kubelet.cpus(all.filter(|&cpu| cpu > 1).map(i64::from));
     for numa in &machine.numa {
-        kubelet.memory("memory", numa.memory << 30, i64::from(numa.id));
+        let reserved = if numa.id == 0 { 1 << 30 } else { 0 };
+        kubelet.memory("memory", (numa.memory << 30) - reserved, i64::from(numa.id));
     }
     Ok(())
 }
