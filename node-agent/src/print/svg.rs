@@ -21,7 +21,7 @@ const NUMA_HEAD: i64 = 52;
 /// Below the top of a switch: its line of text.
 const SWITCH_HEAD: i64 = 22;
 /// Width of a NUMA node with nothing in it.
-const EMPTY: i64 = 190;
+const EMPTY: i64 = 214;
 /// What a direct link bends down per tile of distance.
 const BEND: i64 = 34;
 
