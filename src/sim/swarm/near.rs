@@ -24,7 +24,14 @@ pub(super) fn draw(
     events: &mut Vec<ClusterEvent>,
 ) {
     let names: Vec<String> = nodes.iter().flat_map(NodeGroup::names).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    // A node that is away at the time cannot change.
+    let removed = |name: &&str| {
+        events.iter().any(|event| match &event.action {
+            Action::Remove(gone) => gone.iter().any(|gone| gone == name),
+            _ => false,
+        })
+    };
+    let names: Vec<&str> = names.iter().map(String::as_str).filter(|name| !removed(name)).collect();
     for workload in workloads {
         let Some(group) = workload.pod_group.as_mut().filter(|_| draw.chance(GANGS)) else {
             continue;
