@@ -10,7 +10,7 @@ use crate::{NOT_SUPPORTED, World, device_functions};
 const LINK_SPEED: u32 = 90;
 const LINK_COUNT: u32 = 91;
 const RECOVERY_ACTION: u32 = 230;
-/// The first driver that tells the recovery action.
+/// From this driver on the mock tells the recovery action: a number chosen for tests.
 const RECOVERY_SINCE: u32 = 565;
 
 impl World {
