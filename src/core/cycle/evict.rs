@@ -144,7 +144,7 @@ impl Core {
         let Some(uid) = self.cluster.pod(pod).map(|p| Arc::clone(&p.key.uid)) else {
             return;
         };
-        self.victims.taken.extend(left.iter().map(|victim| (victim.id, Arc::clone(&uid))));
+        left.iter().for_each(|victim| self.victims.take(victim.id, &uid));
         let ids: Vec<PodId> = left.iter().map(|v| v.id).collect();
         let lawful = self.lawful(pod, &ids);
         let plan = Plan {

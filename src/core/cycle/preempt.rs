@@ -53,9 +53,10 @@ pub(super) struct Found {
 /// What is known of evictions under way.
 #[derive(Default)]
 pub(super) struct Victims {
-    /// Pods that have to go, and for whom, by UID: until they are gone, or may stay. The
-    /// preemptor may be gone before them, and another pod have its number.
-    pub(super) taken: IdMap<PodId, Arc<str>>,
+    /// Pods that have to go, and for whom, by UID: until they are gone, or may stay. Several
+    /// may wait for the same pod to go; one may be gone before it, and another pod have
+    /// its number.
+    pub(super) taken: IdMap<PodId, Vec<Arc<str>>>,
     /// Pods that the server says are gone, until they are seen to go.
     pub(super) gone: IdSet<PodId>,
     /// Pods that a budget kept the server from evicting: not asked for again before.
@@ -69,14 +70,25 @@ impl Victims {
     /// `preemptor` has made to go goes, seen or not.
     fn leaves(&self, id: PodId, pod: &Pod, preemptor: &str) -> bool {
         let taken = self.taken.get(&id).filter(|_| !self.doubtful.contains(&id));
-        let own = taken.is_some_and(|by| **by == *preemptor);
+        let own = taken.is_some_and(|by| by.iter().any(|by| **by == *preemptor));
         own || pod.deleting && (pod.disrupted || taken.is_some()) || self.gone.contains(&id)
+    }
+
+    /// A pod has to go for `preemptor`, whoever else waits for that.
+    pub(super) fn take(&mut self, victim: PodId, preemptor: &Arc<str>) {
+        let by = self.taken.entry(victim).or_default();
+        if !by.contains(preemptor) {
+            by.push(Arc::clone(preemptor));
+        }
     }
 
     /// A pod may stay after all, or is gone, as far as `preemptor` is concerned.
     pub(super) fn let_go(&mut self, victim: PodId, preemptor: &str) {
-        if self.taken.get(&victim).is_some_and(|by| **by == *preemptor) {
-            self.taken.remove(&victim);
+        if let Some(by) = self.taken.get_mut(&victim) {
+            by.retain(|by| **by != *preemptor);
+            if by.is_empty() {
+                self.taken.remove(&victim);
+            }
         }
     }
 
@@ -92,8 +104,8 @@ impl Victims {
             return asked;
         }
         let own = cluster.pod(preemptor).map(|p| &*p.key.uid);
-        let counts = |(victim, by): &(&PodId, &Arc<str>)| {
-            Some(&***by) != own || self.doubtful.contains(victim)
+        let counts = |(victim, by): &(&PodId, &Vec<Arc<str>>)| {
+            by.iter().any(|by| Some(&**by) != own) || self.doubtful.contains(victim)
         };
         for (&victim, _) in self.taken.iter().filter(counts) {
             let Some(pod) = cluster.pod(victim).filter(|p| !p.deleting) else {
