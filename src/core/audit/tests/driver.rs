@@ -19,7 +19,7 @@ use crate::testing::{NodeExt as _, PodExt as _, node, pod, resources};
 use crate::{Backoff, Config, Core};
 
 const STEPS: usize = 700;
-const NODES: u64 = 5;
+pub(super) const NODES: u64 = 5;
 const PODS: u64 = 24;
 /// Ways in which a pod may change.
 pub(super) const CHANGES: u64 = 7;
@@ -417,7 +417,7 @@ impl Driver {
 
     // ---- nodes ---------------------------------------------------------------
 
-    fn upsert_node(&mut self, name: &str) {
+    pub(super) fn upsert_node(&mut self, name: &str) {
         let rng = &mut self.rng;
         let fresh = || node(name).label("host", name);
         let mut wire = self.nodes.get(name).cloned().unwrap_or_else(fresh);

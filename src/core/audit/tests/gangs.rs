@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::driver::{Driver, Rng};
+use super::driver::{Driver, NODES, Rng};
 use crate::io::{Change, Input, Kind, Object, ObjectKey};
 use crate::testing::wire;
 use muster_api::k8s;
@@ -77,8 +77,9 @@ impl Gangs {
             spec["starvationSeconds"] = json!(1 + rng.below(20));
         }
         if let Some(near) = &mut self.near {
-            let levels = ["rack", "block", "example.com/rack", "zone", "rakc"];
-            let mut level = || levels[near.below(5) as usize];
+            let levels =
+                ["rack", "block", "example.com/rack", "rack", "block", "rack", "zone", "rakc"];
+            let mut level = || levels[near.below(8) as usize];
             let (required, preferred) = (level(), level());
             match near.below(4) {
                 0 => {}
@@ -138,6 +139,12 @@ impl Driver {
     pub(super) fn gang_step(&mut self) {
         if let Some(input) = self.gangs.levels() {
             self.watch.push_back(input);
+        }
+        // Nodes move between domains while members are on their way there.
+        if let Some(node) =
+            self.gangs.near.as_mut().and_then(|near| near.one_in(4).then(|| near.below(NODES)))
+        {
+            self.upsert_node(&format!("n{node}"));
         }
         if !self.gangs.on || !self.gangs.rng.one_in(12) {
             return;
