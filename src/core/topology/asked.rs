@@ -29,7 +29,8 @@ enum Meaning<'a> {
 }
 
 impl Asked {
-    /// What a wish means; none if it asks for no level. `Err` names what is not known.
+    /// What a wish means; none if it asks for no level. `Err` names what is required and
+    /// not known; what is preferred and not known is no reason to wait.
     pub(crate) fn of(
         wish: &Wish,
         topologies: &Topologies,
@@ -37,12 +38,11 @@ impl Asked {
     ) -> Result<Option<Self>, String> {
         let both = both(wish, topologies);
         let required = wish.required.as_ref();
-        let required =
-            required.map(|level| meaning(level, "required", topologies, &has_label, both));
+        let required = required.map(|level| meaning(level, topologies, &has_label, both));
+        let required = required.transpose()?;
         let preferred = wish.preferred.as_ref();
         let preferred =
-            preferred.map(|level| meaning(level, "preferred", topologies, &has_label, both));
-        let (required, preferred) = (required.transpose()?, preferred.transpose()?);
+            preferred.and_then(|level| meaning(level, topologies, &has_label, both).ok());
         Ok(match (required, preferred) {
             (None, None) => None,
             (Some(Meaning::Level(levels, required)), Some(Meaning::Level(other, preferred)))
@@ -113,7 +113,6 @@ fn both<'a>(wish: &Wish, topologies: &'a Topologies) -> Option<&'a Levels> {
 
 fn meaning<'a>(
     level: &'a LevelName,
-    field: &str,
     topologies: &'a Topologies,
     has_label: impl Fn(&str) -> bool,
     beside: Option<&'a Levels>,
@@ -139,7 +138,7 @@ fn meaning<'a>(
         false => format!("levels are {}", known.join(", ")),
     };
     Err(format!(
-        "topology.{field}: {name:?} is neither a level of a ClusterTopology nor a label of any \
+        "topology.required: {name:?} is neither a level of a ClusterTopology nor a label of any \
          node; {remedy}"
     ))
 }

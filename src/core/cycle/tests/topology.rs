@@ -160,6 +160,13 @@ fn preferred_members_are_as_near_as_there_is_room() {
 }
 
 #[test]
+fn a_preferred_level_that_nobody_knows_is_no_reason_to_wait() {
+    check(&[("b1-r1", 2, 0)], 3, &json!({"preferred": "rakc"}), "b1-r1:3");
+    let both = json!({"required": "rack", "preferred": "tsoh"});
+    check(&[("b1-r1", 1, 0), ("b1-r2", 2, 0)], 4, &both, "b1-r2:4");
+}
+
+#[test]
 fn racks_of_one_name_in_two_blocks_are_two_racks() {
     let mut h = Harness::new();
     h.object(topology(LEVELS));
