@@ -17,6 +17,7 @@ use crate::framework::Profile;
 use crate::gang::{Count, GangId, GangSpec, Wish};
 use crate::io::Tick;
 use crate::model::{PodId, ShapeId};
+use crate::plugins::names;
 use crate::report::{DomainView, MAX_DOMAINS_SHOWN};
 use crate::topology::{Room, Worth};
 
@@ -323,6 +324,10 @@ impl Core {
             shapes: Vec::with_capacity(shapes.len()),
             all: vec![Worth { fits: 0, whole: true }; self.cluster.node_capacity()],
         };
+        // What no filter asks for must not bound: bounds are from above.
+        let counts = profile.filters_by(names::NODE_RESOURCES_FIT)
+            && profile.args().fit.ignored_resources.is_empty()
+            && profile.args().fit.ignored_resource_groups.is_empty();
         for (shape_id, pod, count) in shapes {
             // As many as the others cannot stand in for.
             let least = number(need.saturating_sub(pool.len() - count));
@@ -331,14 +336,16 @@ impl Core {
             self.count_expected(profile, shape_id, pod);
             let Some(ledger) = self.ledgers.get(&shape_id) else { continue };
             let shape = self.cluster.shape(shape_id);
-            let most = if shape.ports.is_empty() { i64::try_from(most).unwrap_or(0) } else { 1 };
+            let one_each = !shape.ports.is_empty() && profile.filters_by(names::NODE_PORTS);
+            let most = if one_each { 1 } else { i64::try_from(most).unwrap_or(0) };
             let mut worths = vec![Worth::default(); self.cluster.node_capacity()];
             for &node in &nodes {
                 let (now, empty) = self.capacity(shape, node);
                 let own = &mut worths[node.index()];
                 own.whole = now == empty;
                 if ledger.might_fit(node) && place.has(node) {
-                    own.fits = u32::try_from(now.min(most)).unwrap_or(0);
+                    let fits = if counts { now.min(most) } else { most };
+                    own.fits = u32::try_from(fits).unwrap_or(0);
                 }
                 let all = &mut bounds.all[node.index()];
                 all.fits = all.fits.saturating_add(own.fits);

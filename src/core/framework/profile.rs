@@ -222,6 +222,11 @@ impl Profile {
         self.at(point).iter().map(|&at| (at, &self.plugins[at]))
     }
 
+    /// Whether this plugin has a say at Filter.
+    pub(crate) fn filters_by(&self, plugin: &str) -> bool {
+        self.called(ExtensionPoint::Filter).any(|(_, p)| p.plugin.name() == plugin)
+    }
+
     /// The arguments that its plugins were made with.
     #[must_use]
     pub fn args(&self) -> &PluginArgs {
