@@ -176,13 +176,12 @@ impl<'a> Admission<'a> {
         let Some(affinity) = self.align_pod(&world, Cause::PodNotAligned) else {
             return Vec::new();
         };
-        let given = cpu_manager::allocate_pod(machine, &mut world.cpus, pod, affinity).and_then(
-            |cpus| {
+        let given =
+            cpu_manager::allocate_pod(machine, &mut world.cpus, pod, affinity).and_then(|cpus| {
                 let memory =
                     memory_manager::allocate_pod(machine, &mut world.memory, pod, affinity)?;
                 Ok((cpus, memory))
-            },
-        );
+            });
         match given {
             Ok((cpus, memory)) => {
                 let mut cpus = cpus.into_iter();

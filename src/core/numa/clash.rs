@@ -163,11 +163,8 @@ impl fmt::Display for Amount<'_> {
             ("cpu", 1) => f.write_str("1 CPU"),
             ("cpu", n) => write!(f, "{n} CPUs"),
             (name, n) if name == "memory" || name.starts_with("hugepages-") => {
-                let (amount, unit) = if n.is_multiple_of(GIB) {
-                    (n / GIB, "GiB")
-                } else {
-                    (n.div_ceil(MIB), "MiB")
-                };
+                let (amount, unit) =
+                    if n.is_multiple_of(GIB) { (n / GIB, "GiB") } else { (n.div_ceil(MIB), "MiB") };
                 write!(f, "{amount} {unit} of {name}")
             }
             (name, n) => write!(f, "{n} {name}"),

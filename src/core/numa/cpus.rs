@@ -207,6 +207,9 @@ mod tests {
         assert_eq!(wide.intersection(&low), low);
         assert_eq!(wide.iter().collect::<Vec<_>>(), [1, 3, 300]);
         assert!(low.difference(&wide).is_empty());
-        assert_eq!((wide.len(), wide.common(&high), wide.has(300), low.has(300)), (3, 1, true, false));
+        assert_eq!(
+            (wide.len(), wide.common(&high), wide.has(300), low.has(300)),
+            (3, 1, true, false)
+        );
     }
 }

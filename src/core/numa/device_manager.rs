@@ -176,7 +176,8 @@ impl Kinds {
     fn from_free(&self, devices: &Devices, needed: u32, affinity: Affinity) -> Vec<Counts> {
         let part = |wanted: Near| -> Counts {
             let kinds = self.numa.iter().zip(&devices.free);
-            kinds.map(|(numa, n)| if self.near_to(*numa, affinity) == wanted { *n } else { 0 })
+            kinds
+                .map(|(numa, n)| if self.near_to(*numa, affinity) == wanted { *n } else { 0 })
                 .collect()
         };
         let aligned = part(Near::Aligned);
@@ -201,7 +202,11 @@ impl Kinds {
     fn near_to(&self, numa: Option<Mask>, affinity: Affinity) -> Near {
         match (numa.filter(|numa| !numa.is_empty()), affinity.mask) {
             (Some(numa), Some(mask)) if self.has_topology() => {
-                if numa.and(mask).is_empty() { Near::Elsewhere } else { Near::Aligned }
+                if numa.and(mask).is_empty() {
+                    Near::Elsewhere
+                } else {
+                    Near::Aligned
+                }
             }
             _ => Near::Nowhere,
         }

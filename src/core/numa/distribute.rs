@@ -130,8 +130,7 @@ impl Search<'_> {
     /// The nodes to take from, and those to take the remainder from.
     fn best(&self, nodes: usize) -> Result<Option<(Vec<u8>, Vec<u8>)>, Cause> {
         let mut memory = Memory::default();
-        let mut best =
-            Best { balance: f64::MAX, rest: None, chosen: None, in_one_socket: false };
+        let mut best = Best { balance: f64::MAX, rest: None, chosen: None, in_one_socket: false };
         let mut endless = false;
         combinations(&self.numas, nodes, &mut memory, &mut |memory, combination| {
             if best.balance == 0.0 && (!self.by_socket || best.in_one_socket) {

@@ -175,8 +175,7 @@ fn choose(
     let (mut mask, preferred) = match affinity.mask {
         Some(mask) => (mask, affinity.preferred),
         None => {
-            let (mask, good) =
-                best(&serving(machine, memory, asked)).ok_or(Cause::NoMemory)?;
+            let (mask, good) = best(&serving(machine, memory, asked)).ok_or(Cause::NoMemory)?;
             if !good && affinity.preferred {
                 return Err(Cause::MemoryNotPreferred);
             }

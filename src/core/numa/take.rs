@@ -138,8 +138,7 @@ impl<'a> Hand<'a> {
     }
 
     fn cores(&self) -> Vec<&'a Group> {
-        let outers =
-            if self.numas_contain_sockets() { self.sockets() } else { self.numas() };
+        let outers = if self.numas_contain_sockets() { self.sockets() } else { self.numas() };
         self.inside(&outers, &self.layout.cores)
     }
 
@@ -196,9 +195,9 @@ impl<'a> Hand<'a> {
         let cores = usize::try_from((self.wanted + threads - 1) / threads).unwrap_or(0);
         let here = cache.cpus.intersection(&self.left);
         let lowest = self.layout.cores.iter().filter(|core| core.cpus.common(&here) > 0);
-        let mut cpus = lowest.take(cores).fold(CpuSet::default(), |cpus, core| {
-            cpus.union(&core.cpus.intersection(&self.left))
-        });
+        let mut cpus = lowest
+            .take(cores)
+            .fold(CpuSet::default(), |cpus, core| cpus.union(&core.cpus.intersection(&self.left)));
         // One thread of the last core is too many if an odd number is wanted.
         if self.wanted % 2 != 0 && threads > 1 && signed(cpus.len()) > self.wanted {
             let fewer = cpus.len() - 1;
