@@ -52,6 +52,8 @@ pub enum Clash {
     Apart {
         /// What is asked for, with amounts.
         resources: Vec<(Arc<str>, u64)>,
+        /// NUMA nodes they may come from.
+        nodes: usize,
     },
 }
 
@@ -101,7 +103,8 @@ impl Clash {
                 return Some(Self::Scattered { resource, asked, nodes: narrow.2 });
             }
         }
-        Some(Self::Apart { resources: with.iter().map(|(ask, _)| named(ask)).collect() })
+        let resources = with.iter().map(|(ask, _)| named(ask)).collect();
+        Some(Self::Apart { resources, nodes: narrow.2 })
     }
 }
 
@@ -176,6 +179,10 @@ fn nodes(count: usize) -> String {
     if count == 1 { "1 NUMA node".to_owned() } else { format!("{count} NUMA nodes") }
 }
 
+fn having(count: usize) -> String {
+    if count == 1 { "NUMA node has".to_owned() } else { format!("{count} NUMA nodes have") }
+}
+
 impl fmt::Display for Clash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -207,13 +214,13 @@ impl fmt::Display for Clash {
             }
             Self::Scattered { resource, asked, nodes: count } => write!(
                 f,
-                "{} would fit on {} of an empty machine, but no {} have them free",
+                "{} would fit on {} of an empty machine, but no {} them free",
                 Amount(resource, *asked),
                 nodes(*count),
-                nodes(*count),
+                having(*count),
             ),
-            Self::Apart { resources } => {
-                f.write_str("no NUMA nodes have ")?;
+            Self::Apart { resources, nodes } => {
+                write!(f, "no {} ", having(*nodes))?;
                 for (i, (name, amount)) in resources.iter().enumerate() {
                     let joint = if i == 0 { "" } else { " and " };
                     write!(f, "{joint}{}", Amount(name, *amount))?;

@@ -102,7 +102,7 @@ fn resources(rng: &mut Rng, machine: &MachineSpec, class: usize) -> Resources {
 /// Resources of a pod as a whole: no less than its containers hold at one time, which
 /// the API server sees to.
 fn whole(rng: &mut Rng, pod: &mut PodSpec) -> Resources {
-    if rng.chance(40) {
+    if rng.chance(60) {
         for container in pod.init.iter_mut().chain(&mut pod.containers) {
             if rng.chance(50) {
                 let resources = &mut container.resources;
@@ -124,7 +124,7 @@ fn whole(rng: &mut Rng, pod: &mut PodSpec) -> Resources {
         peak.max(sidecars + pod.containers.iter().map(amount).sum::<u64>())
     };
     let mut requests = Amounts::new();
-    let cpus = peak("cpu").div_ceil(1000) + rng.below(3) as u64;
+    let cpus = peak("cpu").div_ceil(1000) + [0, 0, 0, 1, 2][rng.below(5)];
     let half = if rng.chance(10) { 500 } else { 0 };
     requests.insert("cpu", cpus.max(1) * 1000 + half);
     requests.insert("memory", (peak("memory") + rng.below(3) as u64 * 64 * MIB).max(64 * MIB));
