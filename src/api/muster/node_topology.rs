@@ -25,8 +25,9 @@ pub use kubelet::{
     TopologyPolicy, TopologyScope,
 };
 pub use state::{
-    Activity, Device, DeviceState, DeviceVia, FreeHugepages, GpuHealth, GpuState, MAX_DEVICES,
-    NodeTopologyStatus, NumaState, PodRef, PodSet, Predictions, Recovery,
+    Activity, Device, DeviceState, DeviceVia, FreeHugepages, GpuHealth, GpuState, HeldMemory,
+    MAX_DEVICES, MAX_HELD_BLOCKS, MAX_HOLDERS, NodeTopologyStatus, NumaState, PodHolding, PodRef,
+    PodSet, Predictions, Recovery,
 };
 
 use crate::k8s::{ObjectMeta, nullable};
