@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 
 pub use hardware::{
     CpuCache, Fabric, FabricHealth, FabricState, Gpu, GpuLink, Hardware, Hugepages, LinkVia,
-    MAX_CPU_LIST, MAX_GPUS, MAX_MIG_DEVICES, MAX_NICS, MAX_NUMA_NODES, MAX_SWITCHES, Mig,
-    MigDevice, MigPlacement, MigProfile, Nic, NumaKind, NumaNode, NumaSource, NvLinks,
-    NvlinkDomain, PciPath, PciSwitch, PortState, Source,
+    MAX_COUNT, MAX_CPU_LIST, MAX_DISTANCE, MAX_GPUS, MAX_MIG_DEVICES, MAX_NICS, MAX_NUMA_NODES,
+    MAX_SWITCHES, Mig, MigDevice, MigPlacement, MigProfile, Nic, NumaKind, NumaNode, NumaSource,
+    NvLinks, NvlinkDomain, PciPath, PciSwitch, PortState, Source,
 };
 pub use kubelet::{
     Confidence, CpuManager, KubeletSettings, MemoryManager, ReservedMemory, TopologyManager,

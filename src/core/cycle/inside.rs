@@ -16,13 +16,13 @@ impl Core {
         match self.cluster.set_node_topology(object, seen) {
             Ok(news) => self.node_news(now, name, news),
             Err(error) => {
-                let label = if kind == Kind::NodeTopology {
-                    "NodeTopology"
-                } else {
-                    "NodeResourceTopology"
+                let label = match kind {
+                    Kind::NodeTopology => "NodeTopology",
+                    _ => "NodeResourceTopology",
                 };
-                let error =
-                    format!("{label} {name} was skipped, its agent should be looked at: {error}");
+                let error = format!(
+                    "{label} {name}: {error}; what it said before stays, look at its agent"
+                );
                 self.malformed(label, error);
             }
         }
