@@ -6,6 +6,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use muster_api::muster::node_topology::MAX_CPU_LIST;
+
 /// The highest id that is accepted: far above what any kernel is built for, low enough to iterate.
 pub const MAX_ID: u32 = (1 << 20) - 1;
 
@@ -45,6 +47,12 @@ impl CpuList {
             other.0.iter().any(|&(from, to)| from <= first && last <= to)
         };
         self.0.iter().all(inside)
+    }
+
+    /// The list as an object may hold it; empty if it is too long for that.
+    pub fn shown(&self) -> String {
+        let text = self.to_string();
+        if text.len() > MAX_CPU_LIST { String::new() } else { text }
     }
 
     fn from_ranges(mut ranges: Vec<(u32, u32)>) -> Self {

@@ -6,8 +6,14 @@
 use muster_api::muster::node_topology::{MAX_NICS, Nic, PortState};
 
 use crate::pci::{DEVICES, PciDevice};
-use crate::sysfs::{Error, Tree, noted};
+use crate::sysfs::{Error, Tree, noted, plain};
 
+/// All RDMA devices.
+const RDMA: &str = "class/infiniband";
+/// Longest name of an interface or an RDMA device.
+const MAX_NAME: usize = 64;
+/// Longest name of what a port talks.
+const MAX_LAYER: usize = 32;
 /// Most interfaces of one device that are listed.
 const MAX_INTERFACES: usize = 16;
 
@@ -25,9 +31,10 @@ pub(crate) fn read(sysfs: &Tree, devices: &[PciDevice], notes: &mut Vec<String>)
 fn read_nic(sysfs: &Tree, device: &PciDevice, notes: &mut Vec<String>) -> Nic {
     let dir = format!("{DEVICES}/{}", device.address);
     let mut interfaces = noted(read_interfaces(sysfs, &dir), notes).unwrap_or_default();
+    interfaces.retain(|name| plain(name, MAX_NAME).is_some());
     interfaces.truncate(MAX_INTERFACES);
     let rdma = noted(sysfs.list(format!("{dir}/infiniband")), notes).unwrap_or_default();
-    let rdma = rdma.into_iter().next();
+    let rdma = rdma.into_iter().find(|name| plain(name, MAX_NAME).is_some());
     let pci = device.address.to_string();
     let mut nic = Nic {
         name: rdma.as_ref().or(interfaces.first()).unwrap_or(&pci).clone(),
@@ -60,11 +67,24 @@ fn read_port(sysfs: &Tree, dir: &str, nic: &mut Nic, notes: &mut Vec<String>) {
     let ports = noted(sysfs.list(format!("{dir}/ports")), notes).unwrap_or_default();
     let Some(port) = ports.first() else { return };
     let read = |file: &str| sysfs.read(format!("{dir}/ports/{port}/{file}")).ok();
-    nic.link_layer = read("link_layer");
+    nic.link_layer = read("link_layer").filter(|layer| plain(layer, MAX_LAYER).is_some());
     nic.state = read("state").map_or(PortState::Unknown, |text| state(&text));
     if nic.state == PortState::Active {
         nic.gigabits_per_second = read("rate").and_then(|text| gigabits(&text)).unwrap_or(0);
     }
+}
+
+/// The states of all RDMA ports: what of a NIC changes while it runs.
+pub(crate) fn ports(sysfs: &Tree) -> Vec<String> {
+    let mut states = Vec::new();
+    for name in sysfs.list(RDMA).unwrap_or_default().iter().take(MAX_NICS) {
+        let ports = sysfs.list(format!("{RDMA}/{name}/ports")).unwrap_or_default();
+        if let Some(port) = ports.first() {
+            states
+                .push(sysfs.read(format!("{RDMA}/{name}/ports/{port}/state")).unwrap_or_default());
+        }
+    }
+    states
 }
 
 fn is_guid(text: &str) -> bool {

@@ -6,7 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_api::muster::node_topology::{CpuCache, Hugepages, MAX_NUMA_NODES, NumaKind, NumaNode};
+use muster_api::muster::node_topology::{
+    CpuCache, Hugepages, MAX_COUNT, MAX_DISTANCE, MAX_NUMA_NODES, NumaKind, NumaNode,
+};
 
 use crate::cpulist::CpuList;
 use crate::sysfs::{Error, Tree, noted};
@@ -17,6 +19,8 @@ const CPUS: &str = "devices/system/cpu";
 const MAX_CPUS: usize = 4096;
 /// Most cores of a node that are listed.
 const MAX_CORES: usize = 1024;
+/// Longest list of the CPUs of a core that is shown.
+const MAX_CORE: usize = 64;
 /// Most sizes of hugepages of a node.
 const MAX_PAGE_SIZES: usize = 8;
 /// Most caches of a node that are listed.
@@ -74,7 +78,7 @@ fn with_cpus(
         (true, 0) => NumaKind::Empty,
         (true, _) => NumaKind::Memory,
     };
-    node.cpus = cpus.to_string();
+    node.cpus = cpus.shown();
     let (mut sockets, mut cores, mut caches) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
     // A core or a cache is read once, by the first of its CPUs.
     let (mut in_core, mut in_cache) = (BTreeSet::new(), BTreeSet::new());
@@ -92,16 +96,17 @@ fn with_cpus(
             && let Some((shared, bytes)) = last_cache(sysfs, &dir, notes)
         {
             in_cache.extend(shared.iter());
-            caches.insert(cpu, CpuCache { cpus: shared.to_string(), bytes });
+            caches.insert(cpu, CpuCache { cpus: shared.shown(), bytes });
         }
     }
     // A negative number is a package that the firmware does not name.
     node.socket = match sockets.into_iter().collect::<Vec<i64>>()[..] {
-        [socket] => u32::try_from(socket).ok(),
+        [socket] => u16::try_from(socket).ok().map(u32::from),
         _ => None,
     };
     if cores.values().any(|core| core.count() > 1) {
-        node.cores = cores.values().map(ToString::to_string).take(MAX_CORES).collect();
+        let texts = cores.values().map(ToString::to_string).filter(|core| core.len() <= MAX_CORE);
+        node.cores = texts.take(MAX_CORES).collect();
     }
     if caches.len() > 1 {
         node.caches = caches.into_values().take(MAX_CACHES).collect();
@@ -151,7 +156,7 @@ fn cache_bytes(text: &str) -> Option<u64> {
         "M" => 1 << 20,
         _ => return None,
     };
-    digits.parse::<u64>().ok()?.checked_mul(factor)
+    digits.parse::<u64>().ok()?.checked_mul(factor).filter(|bytes| *bytes <= MAX_COUNT)
 }
 
 /// Total memory; 0 if not known.
@@ -178,7 +183,7 @@ fn meminfo_bytes(text: &str, name: &str) -> Option<u64> {
     let mut words = line.split_whitespace();
     let number: u64 = words.next()?.parse().ok()?;
     match words.next() {
-        Some("kB") => number.checked_mul(1024),
+        Some("kB") => number.checked_mul(1024).filter(|bytes| *bytes <= MAX_COUNT),
         _ => None,
     }
 }
@@ -189,9 +194,15 @@ fn read_hugepages(sysfs: &Tree, dir: &str, notes: &mut Vec<String>) -> Vec<Hugep
         .iter()
         .filter_map(|name| {
             let kib: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
-            let page_bytes = kib.checked_mul(1024)?;
+            let page_bytes = kib.checked_mul(1024).filter(|bytes| *bytes <= MAX_COUNT)?;
             let path = format!("{dir}/{name}/nr_hugepages");
-            let count = noted(sysfs.parse(path, "a number of pages"), notes)?;
+            let count: u64 = noted(sysfs.parse(&path, "a number of pages"), notes)?;
+            if count > MAX_COUNT {
+                notes.push(
+                    sysfs.malformed(&path, &count.to_string(), "a number of pages").to_string(),
+                );
+                return None;
+            }
             Some(Hugepages { page_bytes, count })
         })
         .collect();
@@ -204,7 +215,12 @@ fn read_distances(sysfs: &Tree, path: &str, online: &CpuList) -> Result<Vec<u32>
     let text = sysfs.read(path)?;
     let row: Result<Vec<u32>, _> = text.split_whitespace().map(str::parse).collect();
     match row {
-        Ok(row) if row.len() == online.count() as usize => Ok(row),
+        Ok(row)
+            if row.len() == online.count() as usize
+                && row.iter().all(|distance| *distance <= MAX_DISTANCE) =>
+        {
+            Ok(row)
+        }
         _ => {
             let expected = format!("a row of {} distances", online.count());
             Err(sysfs.malformed(path, &text, &expected))
@@ -225,7 +241,7 @@ mod tests {
         }
 
         #[test]
-        fn meminfo_of_any_node_is_read(node in 0..1000_u32, kib in 0..1_u64 << 50, pad in " {1,9}") {
+        fn meminfo_of_any_node_is_read(node in 0..1000_u32, kib in 0..1_u64 << 43, pad in " {1,9}") {
             let text = format!("Node {node} MemUsed: 1 kB\nNode {node} MemTotal:{pad}{kib} kB\n");
             prop_assert_eq!(meminfo_bytes(&text, "MemTotal"), Some(kib * 1024));
         }

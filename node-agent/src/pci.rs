@@ -8,12 +8,15 @@ use std::path::Path;
 
 use muster_api::muster::node_topology::{PciPath, PciSwitch};
 
-use crate::sysfs::{Error, Tree, noted};
+use crate::cpulist::{self, CpuList};
+use crate::sysfs::{Error, Tree, noted, plain};
 
 pub(crate) const DEVICES: &str = "bus/pci/devices";
 const AMD: u16 = 0x1002;
 const INTEL: u16 = 0x8086;
 const NVIDIA: u16 = 0x10de;
+/// Longest name of a root complex.
+const MAX_ROOT: usize = 32;
 /// Most devices of interest that are read.
 const MAX_DEVICES: usize = 1024;
 /// What a device of the third generation with 16 lanes carries, in MB/s, by NCCL's table.
@@ -102,7 +105,7 @@ impl BusPath {
 
     /// The root complex.
     pub fn root(&self) -> &str {
-        self.0.first().map_or("", String::as_str)
+        self.0.first().and_then(|root| plain(root, MAX_ROOT)).unwrap_or_default()
     }
 
     /// Bridges between the root complex and the device: the root port first.
@@ -112,13 +115,14 @@ impl BusPath {
 
     /// Upstream ports of switches, the highest first: below the root port, upstream and
     /// downstream ports take turns.
-    fn switches(&self) -> impl DoubleEndedIterator<Item = &String> {
-        self.bridges().iter().skip(1).step_by(2)
+    fn switches(&self) -> impl DoubleEndedIterator<Item = String> {
+        let ports = self.bridges().iter().skip(1).step_by(2);
+        ports.filter_map(|port| Address::parse(port)).map(|port| port.to_string())
     }
 
     /// The switch right above the device.
     pub fn switch(&self) -> Option<String> {
-        self.switches().next_back().cloned()
+        self.switches().next_back()
     }
 
     /// The way to another device, if they meet below the CPU.
@@ -142,7 +146,7 @@ pub fn switches<'a>(devices: impl Iterator<Item = &'a PciDevice>) -> Vec<PciSwit
     for device in devices {
         let mut parent = None;
         for pci in device.path.switches() {
-            if !found.iter().any(|switch| switch.pci == *pci) {
+            if !found.iter().any(|switch| switch.pci == pci) {
                 found.push(PciSwitch {
                     pci: pci.clone(),
                     root: device.path.root().to_owned(),
@@ -150,7 +154,7 @@ pub fn switches<'a>(devices: impl Iterator<Item = &'a PciDevice>) -> Vec<PciSwit
                     numa: device.numa,
                 });
             }
-            parent = Some(pci.clone());
+            parent = Some(pci);
         }
     }
     found.sort_by_key(|switch| (Address::parse(&switch.pci), switch.pci.clone()));
@@ -227,14 +231,20 @@ fn read_device(
     Ok(Some(PciDevice {
         address,
         kind,
-        numa: numa.and_then(|n| u32::try_from(n).ok()),
+        numa: numa.and_then(|n| u32::try_from(n).ok()).filter(|n| *n <= cpulist::MAX_ID),
         vendor,
         device: read_id(sysfs, &format!("{dir}/device"))?,
         is_virtual: sysfs.resolve(Path::new(&format!("{dir}/physfn"))).is_ok(),
-        local_cpus: sysfs.read(format!("{dir}/local_cpulist")).unwrap_or_default(),
+        local_cpus: local_cpus(sysfs, &dir),
         megabytes_per_second: bandwidth(sysfs, &dir),
         path: BusPath::new(&sysfs.resolve(Path::new(&dir))?),
     }))
+}
+
+/// The CPUs beside a device; none if there is no list of them.
+fn local_cpus(sysfs: &Tree, dir: &str) -> String {
+    let text = sysfs.read(format!("{dir}/local_cpulist")).unwrap_or_default();
+    text.parse::<CpuList>().map(|list| list.shown()).unwrap_or_default()
 }
 
 /// From `max_link_speed` (the present one is lower while the device sleeps) and `max_link_width`.

@@ -13,6 +13,7 @@ use crate::findings::{self, Facts};
 use crate::health::Memory;
 use crate::join::{self, Parts, Remembered};
 use crate::nvml::{Client, Snapshot};
+use crate::pci::PciDevice;
 use crate::reading::{GpuGauges, Reading};
 use crate::sysfs::{self, Tree};
 use crate::{nic, numa, pci};
@@ -22,6 +23,8 @@ pub type Notify = Box<dyn Fn() + Send + Sync>;
 
 /// How long NUMA nodes and CPUs are believed to be as they were.
 const NUMA_KEPT: Duration = Duration::from_secs(300);
+/// How long devices on the bus are believed to be as they were while the same ones are there.
+const BUS_KEPT: Duration = Duration::from_secs(60);
 /// How long a reading waits for NVML, if there was one before.
 const WAIT: Duration = Duration::from_secs(1);
 /// How long the first reading waits: without persistence mode the driver initialises each GPU on
@@ -30,14 +33,25 @@ const FIRST_WAIT: Duration = Duration::from_secs(30);
 /// Most notes of one reading.
 const MAX_NOTES: usize = 32;
 
+/// The devices on the bus as they were read.
+struct Bus {
+    read: Instant,
+    names: Vec<String>,
+    devices: Vec<PciDevice>,
+    notes: Vec<String>,
+}
+
 /// Reads the hardware of one node.
 pub struct Reader {
     sysfs: Tree,
     proc: Tree,
     nvml: Client,
     numa: Option<(Instant, Vec<NumaNode>, Vec<String>)>,
+    bus: Option<Bus>,
     remembered: Remembered,
     memory: Memory,
+    /// States of ports as they were right before the last reading.
+    ports: Vec<String>,
     first: bool,
 }
 
@@ -60,8 +74,10 @@ impl Reader {
             proc: Tree::open(&sources.proc_root, "--proc-root")?,
             nvml: Client::start(sources.nvml_library, events, notify),
             numa: None,
+            bus: None,
             remembered: Remembered::new(),
             memory: Memory::default(),
+            ports: Vec::new(),
             first: true,
         })
     }
@@ -69,11 +85,12 @@ impl Reader {
     /// Everything as it is now. Blocks: to be called from a thread that may wait. If NVML takes
     /// too long, GPUs are as they were, and `notify` is called when it has answered.
     pub fn hardware(&mut self, now: Instant) -> Reading {
+        self.ports = nic::ports(&self.sysfs);
         let outlook = self.nvml.ask(if self.first { FIRST_WAIT } else { WAIT });
         self.first = false;
         let snapshot = outlook.answer.as_ref().ok().map(|snapshot| &**snapshot);
         let (numa, mut notes) = self.numa(now);
-        let devices = pci::read(&self.sysfs, &mut notes);
+        let devices = self.devices(now, &mut notes);
         let nics = nic::read(&self.sysfs, &devices, &mut notes);
         notes.truncate(MAX_NOTES);
         let parts = Parts { numa: &numa, devices: &devices, nics, snapshot };
@@ -92,6 +109,12 @@ impl Reader {
         Reading { hardware, gpus, findings, gauges }
     }
 
+    /// A quick look, for a fraction of what a reading costs: whether it is time for another one. Blocks
+    /// as a reading does.
+    pub fn differs(&mut self) -> bool {
+        nic::ports(&self.sysfs) != self.ports || self.nvml.differs(WAIT)
+    }
+
     fn numa(&mut self, now: Instant) -> (Vec<NumaNode>, Vec<String>) {
         if let Some((read, numa, notes)) = &self.numa
             && now.duration_since(*read) < NUMA_KEPT
@@ -102,6 +125,23 @@ impl Reader {
         let numa = numa::read(&self.sysfs, &self.proc, &mut notes);
         self.numa = Some((now, numa.clone(), notes.clone()));
         (numa, notes)
+    }
+
+    /// The devices on the bus: read again when others are there than before, and now and then.
+    fn devices(&mut self, now: Instant, notes: &mut Vec<String>) -> Vec<PciDevice> {
+        let names = self.sysfs.list(pci::DEVICES).ok();
+        let bus = self.bus.take().filter(|bus| {
+            names.as_ref() == Some(&bus.names) && now.duration_since(bus.read) < BUS_KEPT
+        });
+        let bus = bus.unwrap_or_else(|| {
+            let mut notes = Vec::new();
+            let devices = pci::read(&self.sysfs, &mut notes);
+            Bus { read: now, names: names.unwrap_or_default(), devices, notes }
+        });
+        notes.extend(bus.notes.iter().cloned());
+        let devices = bus.devices.clone();
+        self.bus = Some(bus);
+        devices
     }
 
     fn gauges(

@@ -155,6 +155,12 @@ fn prepend(todo: &mut VecDeque<OsString>, path: &Path) -> Option<()> {
     Some(())
 }
 
+/// The text if the object may hold it: of a limited length, without control characters and the like.
+pub fn plain(text: &str, most: usize) -> Option<&str> {
+    let fits = text.len() <= most && text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    fits.then_some(text)
+}
+
 /// The value, or a note on why there is none.
 pub fn noted<T>(result: Result<T, Error>, notes: &mut Vec<String>) -> Option<T> {
     result.map_err(|error| notes.push(error.to_string())).ok()

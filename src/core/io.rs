@@ -87,6 +87,10 @@ pub enum Kind {
     CoschedulingPodGroup,
     /// Levels of the network between nodes.
     ClusterTopology,
+    /// What nodes are inside, by Muster's agent.
+    NodeTopology,
+    /// What nodes are inside, by other agents.
+    NodeResourceTopology,
     /// Members of Muster's pod groups that have ended.
     EndedMember,
     /// Members of Kubernetes' pod groups that have ended.
@@ -97,7 +101,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 26] = [
         Self::Node,
         Self::Pod,
         Self::Namespace,
@@ -119,6 +123,8 @@ impl Kind {
         Self::NativePodGroup,
         Self::CoschedulingPodGroup,
         Self::ClusterTopology,
+        Self::NodeTopology,
+        Self::NodeResourceTopology,
         Self::EndedMember,
         Self::EndedNative,
         Self::EndedCoscheduled,
@@ -149,6 +155,12 @@ impl Kind {
     #[must_use]
     pub const fn is_ended(self) -> bool {
         matches!(self, Self::EndedMember | Self::EndedNative | Self::EndedCoscheduled)
+    }
+
+    /// Whether objects of this kind say what a node is inside.
+    #[must_use]
+    pub const fn is_node_report(self) -> bool {
+        matches!(self, Self::NodeTopology | Self::NodeResourceTopology)
     }
 
     /// Whether objects of this kind say who may push out whom.
@@ -201,6 +213,10 @@ pub enum Object {
     CoschedulingPodGroup(k8s::CoschedulingPodGroup),
     /// Levels of the network between nodes.
     ClusterTopology(muster::ClusterTopology),
+    /// What a node is inside, by Muster's agent.
+    NodeTopology(muster::NodeTopology),
+    /// What a node is inside, by another agent.
+    NodeResourceTopology(k8s::NodeResourceTopology),
 }
 
 impl Object {
@@ -227,6 +243,8 @@ impl Object {
             Self::NativePodGroup(_) => Kind::NativePodGroup,
             Self::CoschedulingPodGroup(_) => Kind::CoschedulingPodGroup,
             Self::ClusterTopology(_) => Kind::ClusterTopology,
+            Self::NodeTopology(_) => Kind::NodeTopology,
+            Self::NodeResourceTopology(_) => Kind::NodeResourceTopology,
         }
     }
 
@@ -253,6 +271,8 @@ impl Object {
             Self::NativePodGroup(o) => &o.metadata,
             Self::CoschedulingPodGroup(o) => &o.metadata,
             Self::ClusterTopology(o) => &o.metadata,
+            Self::NodeTopology(o) => &o.metadata,
+            Self::NodeResourceTopology(o) => &o.metadata,
         }
     }
 }

@@ -18,6 +18,7 @@ pub mod gang;
 mod hash;
 pub mod io;
 pub mod model;
+pub mod numa;
 pub mod outbox;
 pub mod plugins;
 pub mod policy;

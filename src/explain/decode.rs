@@ -78,6 +78,10 @@ pub(crate) fn decode(document: &Document) -> Result<Decoded> {
         "PriorityClass" => Object::PriorityClass(read(document, "priorityclasses")?),
         "PodGroup" => pod_group(document, group)?,
         "ClusterTopology" => Object::ClusterTopology(read(document, "clustertopologies")?),
+        "NodeTopology" => Object::NodeTopology(read(document, "nodetopologies")?),
+        "NodeResourceTopology" => {
+            Object::NodeResourceTopology(read(document, "noderesourcetopologies")?)
+        }
         "SchedulingPolicy" => Object::SchedulingPolicy(read(document, "schedulingpolicies")?),
         "VolumeAttachment" => Object::VolumeAttachment(read(document, "volumeattachments")?),
         other => return Ok(Decoded::Unread(other.to_owned())),

@@ -4,10 +4,11 @@ use std::fmt::Debug;
 
 use muster_api::k8s::{
     CSIDriver, CSINode, CSIStorageCapacity, CoschedulingPodGroup, Namespace, NativePodGroup, Node,
-    ObjectMeta, PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, PriorityClass,
-    ReplicaSet, ReplicationController, Service, StatefulSet, StorageClass, VolumeAttachment,
+    NodeResourceTopology, ObjectMeta, PersistentVolume, PersistentVolumeClaim, Pod,
+    PodDisruptionBudget, PriorityClass, ReplicaSet, ReplicationController, Service, StatefulSet,
+    StorageClass, VolumeAttachment,
 };
-use muster_api::muster::{self, ClusterTopology, PodGroup, SchedulingPolicy};
+use muster_api::muster::{self, ClusterTopology, NodeTopology, PodGroup, SchedulingPolicy};
 use muster_core::io::{Change, Input, Kind, Object, ObjectKey};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -233,6 +234,9 @@ kept! {
     VolumeAttachment, "storage.k8s.io", "v1", "volumeattachments";
     PodDisruptionBudget, "policy", "v1", "poddisruptionbudgets";
     PriorityClass, "scheduling.k8s.io", "v1", "priorityclasses";
+    NodeTopology, muster::GROUP, muster::VERSION, NodeTopology::PLURAL;
+    NodeResourceTopology, NodeResourceTopology::GROUP, NodeResourceTopology::VERSION,
+        NodeResourceTopology::PLURAL;
     ClusterTopology, muster::GROUP, muster::VERSION, ClusterTopology::PLURAL, note_topology;
     SchedulingPolicy, muster::GROUP, muster::VERSION, SchedulingPolicy::PLURAL, note_policy;
 }

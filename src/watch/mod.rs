@@ -25,10 +25,11 @@ use std::time::Duration;
 
 use muster_api::k8s::{
     CSIDriver, CSINode, CSIStorageCapacity, CoschedulingPodGroup, Namespace, NativePodGroup, Node,
-    PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, PriorityClass, ReplicaSet,
-    ReplicationController, Service, StatefulSet, StorageClass, VolumeAttachment,
+    NodeResourceTopology, PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget,
+    PriorityClass, ReplicaSet, ReplicationController, Service, StatefulSet, StorageClass,
+    VolumeAttachment,
 };
-use muster_api::muster::{ClusterTopology, PodGroup, SchedulingPolicy};
+use muster_api::muster::{ClusterTopology, NodeTopology, PodGroup, SchedulingPolicy};
 use muster_core::io::{Input, Kind};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -123,6 +124,8 @@ async fn follow_all(config: &kube::Config, sink: &Sink) {
     kinds.spawn(probe::follow_optional::<PodDisruptionBudget>(client.clone(), sink.clone()));
     kinds.spawn(probe::follow_optional::<PriorityClass>(client.clone(), sink.clone()));
     kinds.spawn(probe::follow_optional::<ClusterTopology>(client.clone(), sink.clone()));
+    kinds.spawn(probe::follow_optional::<NodeTopology>(client.clone(), sink.clone()));
+    kinds.spawn(probe::follow_optional::<NodeResourceTopology>(client.clone(), sink.clone()));
     kinds.spawn(probe::follow_optional::<SchedulingPolicy>(client.clone(), sink.clone()));
     kinds.spawn(probe::follow_optional::<PodGroup>(client.clone(), sink.clone()));
     kinds.spawn(probe::follow_optional::<NativePodGroup>(client.clone(), sink.clone()));

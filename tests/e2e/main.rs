@@ -15,6 +15,7 @@ mod force;
 mod gang;
 mod healthy;
 mod model;
+mod node_topology;
 mod observer;
 mod parity;
 mod placement;

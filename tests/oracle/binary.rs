@@ -1,5 +1,5 @@
-//! Builds the Go program of this folder once per version of its sources, into
-//! the cache that the control plane's programs share.
+//! Builds a Go program that asks upstream's own code once per version of its
+//! sources, into the cache that the control plane's programs share.
 
 use std::env;
 use std::fs::{self, File};
@@ -10,23 +10,28 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-const SOURCES: &[&str] =
-    &["go.mod", "go.sum", "main.go", "cluster.go", "scheduler.go", "explain.go", "preemption.go"];
-
 /// The plugins decide some things by the version they think they are.
 const LDFLAGS: &str = "-s -w -X k8s.io/component-base/version.gitVersion=v1.37.1 \
     -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37";
 
+/// A program of the folder `tests/NAME`.
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    /// Whose code it asks.
+    pub(crate) asks: &'static str,
+    pub(crate) sources: &'static [&'static str],
+}
+
 /// The path of the program, built first if need be.
-pub(crate) fn binary() -> Result<PathBuf> {
+pub(crate) fn binary(program: &Program) -> Result<PathBuf> {
     let mut key = Fnv::default();
-    for file in SOURCES {
-        key.add(&fs::read(module().join(file)).with_context(|| format!("read {file}"))?);
+    for file in program.sources {
+        key.add(&fs::read(module(program).join(file)).with_context(|| format!("read {file}"))?);
     }
     key.add(LDFLAGS.as_bytes());
-    key.add(go_version()?.as_bytes());
-    let folder = cache()?.join("oracle").join(format!("{:016x}", key.0));
-    let path = folder.join("oracle");
+    key.add(go_version(program)?.as_bytes());
+    let folder = cache()?.join(program.name).join(format!("{:016x}", key.0));
+    let path = folder.join(program.name);
     if path.exists() {
         return Ok(path);
     }
@@ -34,46 +39,46 @@ pub(crate) fn binary() -> Result<PathBuf> {
     let lock = File::options().create(true).append(true).open(folder.join("lock"))?;
     lock.lock().context("lock the cache")?;
     if !path.exists() {
-        build(&path)?;
+        build(program, &path)?;
     }
     Ok(path)
 }
 
-fn build(path: &Path) -> Result<()> {
-    say(
-        "building the oracle from kube-scheduler's sources (once; 1 to 5 minutes on two cores) ...",
-    );
+fn build(program: &Program, path: &Path) -> Result<()> {
+    let Program { name, asks, .. } = program;
+    say(&format!("building {name} from {asks}'s sources (once; 1 to 5 minutes on two cores) ..."));
     let begin = Instant::now();
     let partial = path.with_extension("partial");
-    let output = go()
+    let output = go(program)
         .args(["build", "-trimpath", "-mod=readonly", "-ldflags", LDFLAGS, "-o"])
         .arg(&partial)
         .arg(".")
         .stdin(Stdio::null())
         .output()?;
     if !output.status.success() {
-        bail!("building the oracle failed:\n{}", String::from_utf8_lossy(&output.stderr));
+        bail!("building {name} failed:\n{}", String::from_utf8_lossy(&output.stderr));
     }
     fs::rename(&partial, path)?;
-    say(&format!("built the oracle in {} s", begin.elapsed().as_secs()));
+    say(&format!("built {name} in {} s", begin.elapsed().as_secs()));
     Ok(())
 }
 
-fn module() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle")
+fn module(program: &Program) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(program.name)
 }
 
-fn go() -> Command {
+fn go(program: &Program) -> Command {
     let mut go = Command::new("go");
-    go.current_dir(module()).env("CGO_ENABLED", "0").env("GOWORK", "off");
+    go.current_dir(module(program)).env("CGO_ENABLED", "0").env("GOWORK", "off");
     go
 }
 
-fn go_version() -> Result<String> {
-    let output = match go().arg("version").output() {
+fn go_version(program: &Program) -> Result<String> {
+    let output = match go(program).arg("version").output() {
         Err(e) if e.kind() == ErrorKind::NotFound => bail!(
-            "Go is missing: the oracle is built from kube-scheduler's sources; \
-             install Go 1.26 or newer (https://go.dev/dl) and put `go` in PATH"
+            "Go is missing: {} is built from upstream's sources; \
+             install Go 1.26 or newer (https://go.dev/dl) and put `go` in PATH",
+            program.name
         ),
         other => other.context("run `go version`")?,
     };

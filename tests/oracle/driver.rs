@@ -8,8 +8,22 @@ use std::thread;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use crate::binary::binary;
+use crate::binary::{Program, binary};
 use crate::generate::State;
+
+const PROGRAM: Program = Program {
+    name: "oracle",
+    asks: "kube-scheduler",
+    sources: &[
+        "go.mod",
+        "go.sum",
+        "main.go",
+        "cluster.go",
+        "scheduler.go",
+        "explain.go",
+        "preemption.go",
+    ],
+};
 
 pub(crate) struct Oracle {
     child: Child,
@@ -19,7 +33,7 @@ pub(crate) struct Oracle {
 
 impl Oracle {
     pub(crate) fn start() -> Result<Self> {
-        let path = binary()?;
+        let path = binary(&PROGRAM)?;
         let mut child = Command::new(&path)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -23,13 +23,13 @@ mod generate;
 mod preemption;
 mod rng;
 mod run;
+mod settings;
 mod shrink;
 
 use std::env;
-use std::str::FromStr;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use muster::explain::Session;
 use serde_json::Value;
 
@@ -41,6 +41,7 @@ use failures::Failures;
 use generate::State;
 use rng::Rng;
 use run::Run;
+use settings::{number, seed};
 
 /// The plugins that Muster has, in upstream's order, with upstream's weights
 /// (0: it does not score). Only these are compared.
@@ -227,26 +228,8 @@ fn best_node(answer: &Value) -> Option<String> {
     best.map(|(_, name)| name.clone())
 }
 
-fn seed() -> Result<u64> {
-    if let Some(seed) = number("MUSTER_ORACLE_SEED")? {
-        return Ok(seed);
-    }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
-    Ok(now.as_secs() ^ u64::from(now.subsec_nanos()) << 20)
-}
-
 /// The numbers of the states to compare: all, or the one that is asked for.
 fn numbers(count: usize) -> Result<Vec<usize>> {
     let only: Option<usize> = number("MUSTER_ORACLE_ONLY")?;
     Ok(only.map_or_else(|| (0..count).collect(), |one| vec![one]))
-}
-
-fn number<T: FromStr>(name: &str) -> Result<Option<T>> {
-    match env::var(name) {
-        Err(_) => Ok(None),
-        Ok(text) => match text.replace('_', "").parse() {
-            Ok(number) => Ok(Some(number)),
-            Err(_) => bail!("{name}={text} is not a number"),
-        },
-    }
 }

@@ -15,7 +15,7 @@ use crate::{GPU_IS_LOST, Handle, SUCCESS, TIMEOUT, World, answer, device_functio
 const XID: c_ulonglong = 8;
 const MIG_CHANGED: c_ulonglong = 0x100;
 /// How often the faults are looked at while somebody waits.
-const PAUSE: Duration = Duration::from_millis(10);
+const PAUSE: Duration = Duration::from_millis(50);
 
 struct Told {
     lost: BTreeSet<u32>,

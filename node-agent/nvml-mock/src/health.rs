@@ -9,7 +9,10 @@ use crate::{NOT_SUPPORTED, World, device_functions};
 
 const LINK_SPEED: u32 = 90;
 const LINK_COUNT: u32 = 91;
+const LINK_STATE: u32 = 165;
 const RECOVERY_ACTION: u32 = 230;
+/// NVML's number of the architecture.
+const HOPPER: u32 = 9;
 /// From this driver on the mock tells the recovery action: a number chosen for tests.
 const RECOVERY_SINCE: u32 = 565;
 
@@ -20,10 +23,14 @@ impl World {
     }
 
     /// A field of a GPU.
-    pub(crate) fn field(&self, gpu: u32, id: u32, _scope: u32) -> Result<u32, u32> {
+    pub(crate) fn field(&self, gpu: u32, id: u32, scope: u32) -> Result<u32, u32> {
         let model = &self.machine.model;
         match id {
             LINK_COUNT => Ok(model.links),
+            // Chips before Hopper are asked link by link.
+            LINK_STATE if scope < model.links && model.architecture >= HOPPER => {
+                Ok(u32::from(self.is_up(gpu, scope)))
+            }
             LINK_SPEED if model.links > 0 => Ok(model.link_speed),
             RECOVERY_ACTION => {
                 let driver = self.machine.driver.as_deref().unwrap_or_default();

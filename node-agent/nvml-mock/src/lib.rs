@@ -3,8 +3,8 @@
 //!
 //! Owns the part of NVML that the agent calls, with the memory layout of the real one.
 //! The machine is read when the library is initialised, from the file that
-//! `NVML_MOCK_MACHINE` names or from `machine.yaml` beside the library; faults are read
-//! again at every call (`NVML_MOCK_FAULTS`, or `faults.yaml`). Must never be asked for
+//! `NVML_MOCK_MACHINE` names or from `machine.yaml` beside the library; faults are looked
+//! for at every call (`NVML_MOCK_FAULTS`, or `faults.yaml`). Must never be asked for
 //! anything but tests, and never crash the program that loads it.
 #![allow(non_snake_case, reason = "the functions have NVIDIA's names")]
 
@@ -15,9 +15,10 @@ mod links;
 mod memory;
 mod mig;
 
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use std::{env, fs, panic, thread};
 
 use muster_machines::{Faults, Gpu, Machine, mock};
@@ -47,7 +48,8 @@ pub(crate) struct World {
 
 struct State {
     world: World,
-    text: String,
+    /// Which file the faults were read from: they are replaced, never written over.
+    file: Option<(u64, SystemTime)>,
     path: PathBuf,
 }
 
@@ -71,7 +73,7 @@ pub(crate) fn start() -> Answer {
             Machine::parse(&text?).map_err(|e| complain(&path.display().to_string(), &e))?;
         let world = World { machine: Arc::new(machine), faults: Arc::default() };
         let path = file(mock::FAULTS, "faults.yaml");
-        *state = Some(State { world, text: String::new(), path });
+        *state = Some(State { world, file: None, path });
     }
     match &*state {
         Some(state) if state.world.machine.driver.is_some() => Ok(()),
@@ -88,12 +90,15 @@ fn complain(what: &str, error: &dyn std::fmt::Display) -> u32 {
 pub(crate) fn world() -> Result<World, u32> {
     let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
     let state = state.as_mut().ok_or(UNINITIALIZED)?;
-    let text = fs::read_to_string(&state.path).unwrap_or_default();
-    if text != state.text {
+    // Looked at before it is read: one that comes in between is read twice.
+    let meta = fs::metadata(&state.path).ok();
+    let file = meta.and_then(|meta| Some((meta.ino(), meta.modified().ok()?)));
+    if file != state.file {
+        let text = fs::read_to_string(&state.path).unwrap_or_default();
         let faults = Faults::parse(&text);
         let faults = faults.map_err(|e| complain(&state.path.display().to_string(), &e))?;
         state.world.faults = Arc::new(faults);
-        state.text = text;
+        state.file = file;
     }
     Ok(state.world.clone())
 }

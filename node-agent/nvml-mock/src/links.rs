@@ -49,7 +49,7 @@ impl World {
     }
 
     /// Whether a link is up: at both ends, if it leads to another GPU.
-    fn is_up(&self, gpu: u32, link: u32) -> bool {
+    pub(crate) fn is_up(&self, gpu: u32, link: u32) -> bool {
         let up_here = |gpu: u32, link: u32| {
             let down = self.faults.links_down.get(&gpu);
             let dead = self.at(gpu).is_ok_and(|g| g.links_down) || self.faults.lost.contains(&gpu);

@@ -4,7 +4,7 @@
 //! be called from the runtime's thread: a driver may take its time.
 
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -17,6 +17,24 @@ use crate::reading::Reading;
 
 /// Two looks are at least this far apart, whatever the driver says.
 const GAP: Duration = Duration::from_millis(250);
+
+/// How often a quick look is taken in between: links go down without a word of the driver.
+const QUICK: Duration = Duration::from_secs(1);
+
+/// Waits until it is time for another look: the driver says so, a quick look does, or `poll` is
+/// over.
+fn wait(reader: &mut Reader, rung: &Receiver<()>, began: Instant, poll: Duration) {
+    loop {
+        let left = poll.saturating_sub(began.elapsed());
+        match rung.recv_timeout(left.min(QUICK)) {
+            Ok(()) => return std::thread::sleep(GAP.saturating_sub(began.elapsed())),
+            Err(RecvTimeoutError::Timeout) if left <= QUICK || reader.differs() => return,
+            Err(RecvTimeoutError::Timeout) => {}
+            // The reader keeps the bell; without one there is still the pace.
+            Err(RecvTimeoutError::Disconnected) => return std::thread::sleep(left),
+        }
+    }
+}
 
 /// Starts the thread. It ends when nobody listens any more.
 pub fn start(
@@ -39,12 +57,7 @@ pub fn start(
             if sender.send(Some(Arc::new(reading))).is_err() {
                 return;
             }
-            match rung.recv_timeout(poll) {
-                Ok(()) => std::thread::sleep(GAP.saturating_sub(began.elapsed())),
-                Err(RecvTimeoutError::Timeout) => {}
-                // The reader keeps the bell; without one there is still the pace.
-                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(poll),
-            }
+            wait(&mut reader, &rung, began, poll);
         }
     };
     std::thread::Builder::new()

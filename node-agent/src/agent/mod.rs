@@ -8,6 +8,7 @@ pub mod cli;
 pub mod client;
 pub mod devices;
 pub mod hardware;
+mod holders;
 pub mod kubelet;
 pub mod lease;
 pub mod metrics;

@@ -30,7 +30,8 @@ pub fn states(hardware: &Hardware, reading: &Reading) -> Vec<NumaState> {
         NumaState {
             id: node.id,
             cpus_free: cpus.iter().filter(free).collect::<CpuList>().to_string(),
-            memory_free_bytes: memory.free(node.id, "memory"),
+            memory_free_bytes: memory.room(node.id, "memory").map(|room| room.free),
+            memory_allocatable_bytes: memory.room(node.id, "memory").map(|room| room.allocatable),
             hugepages_free: memory.hugepages(node.id),
             memory_group: group.into_iter().collect(),
             memory_assignments: memory.known().then(|| assignments(reading, node.id)),
@@ -46,46 +47,58 @@ fn assignments(reading: &Reading, id: u32) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// Free memory by NUMA node and kind.
-struct Ledger(BTreeMap<(u32, String), u64>);
+/// Memory by NUMA node and kind.
+struct Ledger(BTreeMap<(u32, String), Room>);
+
+#[derive(Clone, Copy, Default)]
+struct Room {
+    allocatable: u64,
+    free: u64,
+}
 
 impl Ledger {
     /// Blocks from several NUMA nodes are taken from them in ascending order, as the Memory
     /// Manager does it.
     fn new(reading: &Reading) -> Self {
-        let mut free = BTreeMap::new();
+        let mut rooms: BTreeMap<_, Room> = BTreeMap::new();
         for block in &reading.allocatable.memory {
             for &node in block.nodes.iter().take(1) {
-                *free.entry((node, block.kind.clone())).or_insert(0_u64) += block.bytes;
+                let room = rooms.entry((node, block.kind.clone())).or_default();
+                room.allocatable = room.allocatable.saturating_add(block.bytes);
+                room.free = room.allocatable;
             }
         }
         for block in reading.holdings.iter().flat_map(|(_, _, _, holding)| &holding.memory) {
             let mut left = block.bytes;
             for &node in &block.nodes {
-                if let Some(free) = free.get_mut(&(node, block.kind.clone())) {
-                    let part = left.min(*free);
-                    *free -= part;
+                if let Some(room) = rooms.get_mut(&(node, block.kind.clone())) {
+                    let part = left.min(room.free);
+                    room.free -= part;
                     left -= part;
                 }
             }
         }
-        Self(free)
+        Self(rooms)
     }
 
     fn known(&self) -> bool {
         !self.0.is_empty()
     }
 
-    fn free(&self, node: u32, kind: &str) -> Option<u64> {
+    fn room(&self, node: u32, kind: &str) -> Option<Room> {
         self.0.get(&(node, kind.to_owned())).copied()
     }
 
     fn hugepages(&self, node: u32) -> Vec<FreeHugepages> {
         let of_node = self.0.iter().filter(|((n, _), _)| *n == node);
-        let sizes = of_node.filter_map(|((_, kind), &free_bytes)| {
+        let sizes = of_node.filter_map(|((_, kind), room)| {
             let size = kind.strip_prefix("hugepages-")?;
             let page_bytes = muster_api::k8s::Quantity::parse(size).ok()?.value();
-            Some(FreeHugepages { page_bytes: u64::try_from(page_bytes).ok()?, free_bytes })
+            Some(FreeHugepages {
+                page_bytes: u64::try_from(page_bytes).ok()?,
+                free_bytes: room.free,
+                allocatable_bytes: room.allocatable,
+            })
         });
         let mut sizes: Vec<_> = sizes.take(MAX_SIZES).collect();
         sizes.sort_unstable_by_key(|size| size.page_bytes);
@@ -131,8 +144,13 @@ mod tests {
     fn show(states: &[NumaState]) -> Vec<String> {
         let show = |s: &NumaState| {
             format!(
-                "{} [{}] {:?} {:?} {:?}",
-                s.id, s.cpus_free, s.memory_free_bytes, s.memory_group, s.memory_assignments
+                "{} [{}] {:?}/{:?} {:?} {:?}",
+                s.id,
+                s.cpus_free,
+                s.memory_free_bytes,
+                s.memory_allocatable_bytes,
+                s.memory_group,
+                s.memory_assignments
             )
         };
         states.iter().map(show).collect()
@@ -141,7 +159,7 @@ mod tests {
     #[test]
     fn without_managers_nothing_is_given_alone() {
         let states = states(&hardware(), &reading("", vec![], vec![]));
-        assert_eq!(show(&states), ["0 [] None [] None", "4 [] None [] None"]);
+        assert_eq!(show(&states), ["0 [] None/None [] None", "4 [] None/None [] None"]);
     }
 
     #[test]
@@ -159,10 +177,14 @@ mod tests {
         let states = states(&hardware(), &reading("1-7", offered, held));
         assert_eq!(
             show(&states),
-            ["0 [1,3] Some(0) [0, 4] Some(1)", "4 [6-7] Some(40) [0, 4] Some(2)"]
+            [
+                "0 [1,3] Some(0)/Some(100) [0, 4] Some(1)",
+                "4 [6-7] Some(40)/Some(100) [0, 4] Some(2)"
+            ]
         );
+        let pages = states[0].hugepages_free.iter();
         let pages: Vec<_> =
-            states[0].hugepages_free.iter().map(|h| (h.page_bytes, h.free_bytes)).collect();
-        assert_eq!(pages, [(2 << 20, 2 << 20), (1 << 30, 1 << 30)]);
+            pages.map(|h| (h.page_bytes, h.free_bytes, h.allocatable_bytes)).collect();
+        assert_eq!(pages, [(2 << 20, 2 << 20, 4 << 20), (1 << 30, 1 << 30, 1 << 30)]);
     }
 }

@@ -10,6 +10,7 @@ use muster_api::muster::node_topology::{Hardware, NodeTopologyStatus, PodSet, no
 use muster_api::muster::{Condition, MAX_CONDITIONS, NodeTopology};
 
 use super::devices::Memory;
+use super::holders::holders;
 use super::node::Node;
 use super::numa;
 use super::pods::Pods;
@@ -62,13 +63,14 @@ impl Assembler {
         let reading = facts.kubelet.reading.as_ref();
         let held = reading.unwrap_or(&empty);
         self.memory.forget_mig(mig(&facts.hardware.hardware).as_ref());
-        let (devices, cut) = self.memory.devices(held, facts.pods, &facts.node.capacity);
+        let (devices, devices_cut) = self.memory.devices(held, facts.pods, &facts.node.capacity);
+        let (pods, pods_cut) = holders(&held.holdings, facts.pods);
         self.predictions.judge(facts.pods, &held.holdings);
         let evidence = reading.map(|reading| &reading.allocatable);
         let (settings, notes) = facts.found.settings(&facts.node.kubelet_version, evidence);
 
         let mut findings = facts.hardware.findings.clone();
-        findings.push(pod_resources(facts.kubelet, cut));
+        findings.push(pod_resources(facts.kubelet, devices_cut || pods_cut));
         findings.push(config_known(facts.found, &notes));
         findings.push(self.predictions.finding());
         let holders = held.holdings.pods.keys();
@@ -80,6 +82,7 @@ impl Assembler {
                 .map(|reading| numa::states(&facts.hardware.hardware, reading))
                 .unwrap_or_default(),
             devices,
+            pods,
             gpus: facts.hardware.gpus.clone(),
             predictions: self.predictions.status(),
             ..NodeTopologyStatus::default()
@@ -124,7 +127,7 @@ fn pod_resources(view: &KubeletView, cut: bool) -> Finding {
     match &view.error {
         Some(error) => super::finding(kind, Some(false), "NoAnswer", &format!("{error}{stale}")),
         None if cut => {
-            super::finding(kind, Some(true), "Cut", "more devices than the object may list")
+            super::finding(kind, Some(true), "Cut", "more devices or pods than the object may list")
         }
         None => super::finding(kind, Some(true), "Answers", ""),
     }

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use nvml_wrapper::Nvml;
 
 use super::events::{self, Event};
+use super::glance::Glances;
 use super::links::LinkCache;
 use super::{Snapshot, explain, query};
 use crate::reader::Notify;
@@ -54,6 +55,8 @@ struct State {
     /// How many snapshots were asked for, and how many are done.
     asked: u64,
     done: u64,
+    /// A quick look is asked for, and what it found.
+    glance: Glance,
     answer: Option<Result<Arc<Snapshot>, String>>,
     events: VecDeque<Event>,
     call: Option<(&'static str, Instant)>,
@@ -61,6 +64,17 @@ struct State {
     abandoned: bool,
     /// The thread has ended.
     dead: Option<String>,
+}
+
+/// Where a quick look stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Glance {
+    #[default]
+    Nothing,
+    Asked,
+    Done {
+        differs: bool,
+    },
 }
 
 impl Shared {
@@ -139,12 +153,30 @@ impl Client {
             (None, None) => Err(format!("no answer within {} s", wait.as_secs())),
         };
         let now = Instant::now();
+        state.glance = Glance::Nothing;
         let pending = state.call.filter(|_| state.done < wanted);
         Outlook {
             answer,
             pending: pending.map(|(function, since)| (function, now.duration_since(since))),
             events: state.events.drain(..).collect(),
         }
+    }
+
+    /// A quick look: whether something has changed since the last snapshot. If that takes longer
+    /// than `wait`, or there is no snapshot, nothing is known to have.
+    pub fn differs(&self, wait: Duration) -> bool {
+        let mut state = self.shared.lock();
+        // Whoever did not wait for the last one hears of it now.
+        if state.glance == Glance::Nothing {
+            state.glance = Glance::Asked;
+        }
+        self.shared.changed.notify_all();
+        let open = |state: &mut State| state.glance == Glance::Asked && state.dead.is_none();
+        let waited = self.shared.changed.wait_timeout_while(state, wait, open);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let Glance::Done { differs } = state.glance else { return false };
+        state.glance = Glance::Nothing;
+        differs
     }
 }
 
@@ -162,10 +194,17 @@ struct Worker {
     name: std::ffi::OsString,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Question {
+    Snapshot,
+    Glance,
+}
+
 /// A loaded library, and the thread that waits for its events.
 struct Loaded {
     nvml: Arc<Nvml>,
     listening: events::Listening,
+    glances: Glances,
 }
 
 impl Worker {
@@ -174,7 +213,18 @@ impl Worker {
         let progress = Progress(Arc::clone(&self.shared));
         let mut loaded: Option<Loaded> = None;
         let mut cache = LinkCache::default();
-        while self.wait_for_a_question() {
+        while let Some(question) = self.wait_for_a_question() {
+            if question == Question::Glance {
+                let differs = loaded.as_mut().is_some_and(|l| l.glances.differ(&l.nvml, &progress));
+                let mut state = self.shared.lock();
+                // Nobody waits for it any more if there was a real look meanwhile.
+                if state.glance == Glance::Asked {
+                    state.glance = Glance::Done { differs };
+                }
+                drop(state);
+                self.shared.changed.notify_all();
+                continue;
+            }
             let answer = self.look(&mut loaded, &progress, &mut cache);
             progress.end();
             let mut state = self.shared.lock();
@@ -192,12 +242,18 @@ impl Worker {
         }
     }
 
-    fn wait_for_a_question(&self) -> bool {
+    /// None if the agent ends.
+    fn wait_for_a_question(&self) -> Option<Question> {
         let stop = || self.shared.stop.load(Ordering::Relaxed);
         let state = self.shared.lock();
-        let idle = |state: &mut State| state.asked == state.done && !stop();
-        drop(self.shared.changed.wait_while(state, idle));
-        !stop()
+        let idle = |state: &mut State| {
+            state.asked == state.done && state.glance != Glance::Asked && !stop()
+        };
+        let state = self.shared.changed.wait_while(state, idle);
+        let state = state.unwrap_or_else(PoisonError::into_inner);
+        let question =
+            if state.asked == state.done { Question::Glance } else { Question::Snapshot };
+        (!stop()).then_some(question)
     }
 
     fn look(
@@ -211,14 +267,16 @@ impl Worker {
             let nvml = Nvml::builder().lib_path(&self.name).init().map_err(|e| explain(&e))?;
             let nvml = Arc::new(nvml);
             let listening = events::Listening::new(&nvml, &self.shared, self.shared.events);
-            *loaded = Some(Loaded { nvml, listening });
+            *loaded = Some(Loaded { nvml, listening, glances: Glances::default() });
         }
         let Some(library) = loaded else { return Err("the library is gone".to_owned()) };
         if library.listening.happened() {
             cache.forget();
         }
+        library.glances.begin(&library.nvml, progress);
         match query::snapshot(&library.nvml, progress, cache) {
             Ok(snapshot) => {
+                library.glances.end(&snapshot);
                 library.listening.follow(&snapshot);
                 Ok(snapshot)
             }

@@ -6,6 +6,7 @@
 
 pub mod client;
 pub mod events;
+mod glance;
 mod links;
 mod mig;
 mod query;

@@ -14,9 +14,9 @@ use muster_api::muster::node_topology::{Fabric, FabricHealth, FabricState, MigPl
 use nvml_wrapper::error::{NvmlError, nvml_sym, nvml_try, nvml_try_count};
 use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings::{
-    nvmlEventData_t, nvmlEventSet_t, nvmlGpuFabricInfo_v2_t, nvmlGpuFabricInfo_v3_t,
-    nvmlGpuInstance_t, nvmlGpuInstanceInfo_t, nvmlGpuInstancePlacement_t,
-    nvmlGpuInstanceProfileInfo_t, nvmlMemory_t, nvmlPlatformInfo_v2_t,
+    nvmlEventData_t, nvmlEventSet_t, nvmlFieldValue_t, nvmlGpuFabricInfo_v2_t,
+    nvmlGpuFabricInfo_v3_t, nvmlGpuInstance_t, nvmlGpuInstanceInfo_t, nvmlGpuInstancePlacement_t,
+    nvmlGpuInstanceProfileInfo_t, nvmlMemory_t, nvmlPlatformInfo_v2_t, nvmlValue_t,
 };
 
 use super::Platform;
@@ -81,6 +81,34 @@ pub(super) fn fabric(nvml: &Nvml, device: &Device<'_>) -> Answer<Fabric> {
 fn uuid(bytes: &[u8; 16]) -> String {
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+}
+
+/// Fields of a GPU, each by its id and scope (of a link's, the link): the value, or NVML's return
+/// value if there is none.
+pub(super) fn fields(
+    nvml: &Nvml,
+    device: &Device<'_>,
+    wanted: &[(u32, u32)],
+) -> Answer<Vec<Result<u64, u32>>> {
+    let call = nvml_sym(nvml.lib().nvmlDeviceGetFieldValues.as_ref())?;
+    let blank = |&(field, scope): &(u32, u32)| nvmlFieldValue_t {
+        fieldId: field,
+        scopeId: scope,
+        timestamp: 0,
+        latencyUsec: 0,
+        valueType: 0,
+        nvmlReturn: 0,
+        value: nvmlValue_t { ullVal: 0 },
+    };
+    let mut values: Vec<nvmlFieldValue_t> = wanted.iter().map(blank).collect();
+    let count = i32::try_from(values.len()).map_err(|_| NvmlError::InvalidArg)?;
+    unsafe { nvml_try(call(device.handle(), count, values.as_mut_ptr()))? };
+    // Values that are shorter leave the rest as it was: 0.
+    let value = |v: &nvmlFieldValue_t| match v.nvmlReturn {
+        0 => Ok(unsafe { v.value.ullVal }),
+        error => Err(error),
+    };
+    Ok(values.iter().map(value).collect())
 }
 
 pub(super) fn module(nvml: &Nvml, device: &Device<'_>) -> Answer<u32> {

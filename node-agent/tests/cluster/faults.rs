@@ -1,6 +1,6 @@
 //! Faults of the hardware and of devices, one by one, while the agent runs.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use muster_machines::faults::Xid;
 use muster_machines::{Faults, Mig, MigDevice};
 use serde_json::Value;
@@ -48,7 +48,7 @@ fn passing() -> Vec<(&'static str, Faults, Right)> {
 async fn faults_are_in_the_object_within_two_seconds() -> Result<()> {
     let cluster = Cluster::start().await?;
     let mut node = Node::new(&cluster, "b200").await?;
-    node.start(&cluster, &["--poll", "1"])?;
+    node.start(&cluster, &[])?;
     let (first, _) = node.until(&cluster, "healthy", SOON, healthy).await?;
     for (what, faults, right) in passing() {
         node.set(&faults)?;
@@ -67,6 +67,21 @@ async fn faults_are_in_the_object_within_two_seconds() -> Result<()> {
     node.until(&cluster, "seven of eight", PROMPT, lost).await?;
     node.set(&Faults::default())?;
     node.until(&cluster, "healthy again", PROMPT, healthy).await?;
+
+    eprintln!("a port of a NIC is down");
+    let nics = node.stage.sysfs().join("class/infiniband");
+    let nic = std::fs::read_dir(&nics)?.next().context("a NIC")??.file_name();
+    let port = nics.join(&nic).join("ports/1/state");
+    std::fs::write(&port, "1: DOWN\n")?;
+    let is = |o: &Value, state: &str| {
+        let all = o["hardware"]["nics"].as_array().map(Vec::as_slice).unwrap_or_default();
+        all.iter()
+            .any(|own| nic == *own["name"].as_str().unwrap_or_default() && own["state"] == state)
+    };
+    let (_, came) = node.until(&cluster, "down", PROMPT, |o| is(o, "Down")).await?;
+    std::fs::write(&port, "4: ACTIVE\n")?;
+    node.until(&cluster, "active again", PROMPT, |o| is(o, "Active")).await?;
+    eprintln!("seen after {came:.1?}");
 
     eprintln!("a slow driver holds up nothing but itself");
     let id = node.uuids()[0].clone();
@@ -98,7 +113,7 @@ async fn faults_are_in_the_object_within_two_seconds() -> Result<()> {
 async fn mig_made_anew_is_seen_and_old_devices_are_forgotten() -> Result<()> {
     let cluster = Cluster::start().await?;
     let mut node = Node::new(&cluster, "mig").await?;
-    node.start(&cluster, &["--poll", "1"])?;
+    node.start(&cluster, &[])?;
     let read = |o: &Value| condition(o, "PodResourcesAvailable") == "True";
     node.until(&cluster, "written", SOON, read).await?;
     let found = node.machine.reported().enumerate().find_map(|(i, gpu)| {

@@ -6,6 +6,7 @@
 
 mod meta;
 mod node;
+mod node_resource_topology;
 mod pod;
 mod pod_group;
 mod policy;
@@ -18,6 +19,9 @@ mod workload;
 
 pub use meta::{ObjectMeta, OwnerReference};
 pub use node::{ContainerImage, Node, NodeSpec, NodeStatus, Taint};
+pub use node_resource_topology::{
+    NodeResourceTopology, Zone, ZoneAttribute, ZoneCost, ZoneResource,
+};
 pub use pod::{
     Affinity, Container, ContainerPort, ContainerReason, ContainerState, ContainerStatus,
     EphemeralContainer, NodeAffinity, Pod, PodAffinity, PodAffinityTerm, PodCondition,

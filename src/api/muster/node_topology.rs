@@ -16,17 +16,18 @@ use serde::{Deserialize, Serialize};
 
 pub use hardware::{
     CpuCache, Fabric, FabricHealth, FabricState, Gpu, GpuLink, Hardware, Hugepages, LinkVia,
-    MAX_CPU_LIST, MAX_GPUS, MAX_MIG_DEVICES, MAX_NICS, MAX_NUMA_NODES, MAX_SWITCHES, Mig,
-    MigDevice, MigPlacement, MigProfile, Nic, NumaKind, NumaNode, NumaSource, NvLinks,
-    NvlinkDomain, PciPath, PciSwitch, PortState, Source,
+    MAX_COUNT, MAX_CPU_LIST, MAX_DISTANCE, MAX_GPUS, MAX_MIG_DEVICES, MAX_NICS, MAX_NUMA_NODES,
+    MAX_SWITCHES, Mig, MigDevice, MigPlacement, MigProfile, Nic, NumaKind, NumaNode, NumaSource,
+    NvLinks, NvlinkDomain, PciPath, PciSwitch, PortState, Source,
 };
 pub use kubelet::{
     Confidence, CpuManager, KubeletSettings, MemoryManager, ReservedMemory, TopologyManager,
     TopologyPolicy, TopologyScope,
 };
 pub use state::{
-    Activity, Device, DeviceState, DeviceVia, FreeHugepages, GpuHealth, GpuState, MAX_DEVICES,
-    NodeTopologyStatus, NumaState, PodRef, PodSet, Predictions, Recovery,
+    Activity, Device, DeviceState, DeviceVia, FreeHugepages, GpuHealth, GpuState, HeldMemory,
+    MAX_DEVICES, MAX_HELD_BLOCKS, MAX_HOLDERS, NodeTopologyStatus, NumaState, PodHolding, PodRef,
+    PodSet, Predictions, Recovery,
 };
 
 use crate::k8s::{ObjectMeta, nullable};

@@ -19,6 +19,7 @@ mod kin;
 mod kin_tests;
 mod load;
 mod node_set;
+mod node_topologies;
 mod nodes;
 mod nominations;
 mod objects;
@@ -38,6 +39,7 @@ pub use data::{Data, MAX_DATA, MAX_DATUM};
 pub use gangs::{Gang, Standing};
 pub use kin::{GroupId, GroupKey};
 pub use node_set::NodeSet;
+pub use node_topologies::{MAX_NODE_TOPOLOGIES, NodeTopologies, Report};
 pub use nodes::{NodeId, NodeInfo};
 pub use objects::Objects;
 pub use owners::Owner;
@@ -47,6 +49,7 @@ pub use volumes::{Kept, Volume, VolumeBindingPlan, VolumePlan, Volumes, claim_cl
 
 pub(crate) use index::Index;
 pub(crate) use kin::{Kin, MatchKey};
+pub(crate) use node_topologies::News;
 pub(crate) use nodes::Labels;
 pub(crate) use relate::Counted;
 pub(crate) use volumes::{is_bound_to, object_key};
@@ -95,6 +98,7 @@ pub struct Cluster {
     kept_seconds: i64,
     data: Data,
     gangs: Arc<gangs::Gangs>,
+    insides: NodeTopologies,
     topologies: crate::topology::Topologies,
     /// Grows with every node that comes or goes, or has other labels.
     labelled: u64,
@@ -162,6 +166,7 @@ impl Cluster {
             kept_seconds: self.kept_seconds,
             data: self.data.clone(),
             gangs: Arc::clone(&self.gangs),
+            insides: self.insides.clone(),
             topologies: self.topologies.clone(),
             labelled: self.labelled,
             journal: self.journal.fork(),
@@ -233,6 +238,7 @@ impl Cluster {
         if before.is_none() {
             self.live.insert(node);
             self.live_count += 1;
+            self.insides.place(node, Some(name));
         }
         self.weigh_node(node, true);
         let actions = self.actions_since(node, before.as_ref());
@@ -254,6 +260,7 @@ impl Cluster {
         self.weigh_node(node, false);
         self.live.remove(node);
         self.live_count -= 1;
+        self.insides.place(node, None);
         self.labelled += 1;
         let empty = info.pods.is_empty();
         let slot = self.infos.get_mut(node.index());
@@ -706,6 +713,12 @@ impl<'a> NodeView<'a> {
     pub fn resource(self, name: &str) -> (i64, i64) {
         let id = self.cluster.resources.get(name);
         id.map_or((0, 0), |id| (self.allocatable(id), self.requested(id)))
+    }
+
+    /// What the node is inside, if an agent has said it.
+    #[must_use]
+    pub fn topology(self) -> Option<&'a crate::model::NodeTopology> {
+        self.cluster.insides.get(self.id)
     }
 
     /// What a plugin was fed about this node.

@@ -159,6 +159,9 @@ impl Core {
             let error = format!("a {kind:?} without metadata.name was skipped");
             return self.malformed("Object", error);
         }
+        if kind.is_node_report() {
+            return self.node_reported(now, &object);
+        }
         let seen = self.relists[kind as usize];
         if kind.is_relation() {
             if self.cluster.set_related(&object, seen) && kind == Kind::Namespace {
@@ -202,6 +205,9 @@ impl Core {
     }
 
     fn delete_object(&mut self, now: Tick, kind: Kind, key: &ObjectKey) {
+        if kind.is_node_report() {
+            return self.node_report_gone(now, kind, &key.name);
+        }
         if kind.is_relation() {
             if self.cluster.remove_related(kind, &key.namespace, &key.name)
                 && kind == Kind::Namespace
@@ -696,6 +702,7 @@ impl Core {
             Kind::ClusterTopology => {
                 self.topology_news |= self.cluster.topologies_mut().sweep(seen);
             }
+            report if report.is_node_report() => self.sweep_node_reports(now, report),
             policy if policy.is_policy() => {
                 if self.cluster.policies_mut().sweep(policy, seen) {
                     self.policy_changed(now, policy);

@@ -15,6 +15,7 @@ mod gang;
 mod govern;
 mod half_bound;
 mod ingest;
+mod inside;
 mod inspect;
 mod keep;
 mod ledger;

@@ -30,6 +30,8 @@ pub enum Resource {
     VolumeAttachment,
     /// Disruption budgets.
     PodDisruptionBudget,
+    /// What nodes are inside. The subject is the node.
+    NodeTopology,
     /// Data that a plugin is fed from outside: the plugin's own only.
     Data,
     /// Anything: the leftover flush.

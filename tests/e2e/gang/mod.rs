@@ -31,7 +31,7 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 pub(crate) const LABEL: &str = "muster.dev/pod-group";
 
 /// The first number, or with `MUSTER_LONG=1` the second.
-fn form(short: usize, long: usize) -> usize {
+pub(crate) fn form(short: usize, long: usize) -> usize {
     if std::env::var_os("MUSTER_LONG").is_some_and(|v| v == "1") { long } else { short }
 }
 

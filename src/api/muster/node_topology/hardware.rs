@@ -17,12 +17,14 @@ pub const MAX_SWITCHES: usize = 128;
 pub const MAX_NICS: usize = 64;
 /// Most MIG devices of a GPU.
 pub const MAX_MIG_DEVICES: usize = 16;
+/// Largest distance between NUMA nodes.
+pub const MAX_DISTANCE: u32 = 1023;
 /// Longest list of CPUs, in bytes.
 pub const MAX_CPU_LIST: usize = 4096;
 
 /// Most of anything that is counted, bytes included: larger numbers lose digits in
 /// readers that know floating numbers only.
-pub(super) const MAX_COUNT: u64 = 1 << 53;
+pub const MAX_COUNT: u64 = 1 << 53;
 
 /// What is built in. Written again only when its hash changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -150,7 +152,7 @@ pub struct NumaNode {
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = MAX_NUMA_NODES),
-        inner(range(max = 1023)),
+        inner(range(max = MAX_DISTANCE)),
         extend("x-kubernetes-list-type" = "atomic")
     )]
     pub distances: Vec<u32>,

@@ -10,6 +10,10 @@ use crate::muster::status::{Condition, MAX_CONDITIONS};
 
 /// Most devices of all resources together. More are not reported.
 pub const MAX_DEVICES: usize = 1024;
+/// Most pods that hold something. More are not reported.
+pub const MAX_HOLDERS: usize = 512;
+/// Most blocks of memory that a pod holds. More are not reported.
+pub const MAX_HELD_BLOCKS: usize = 64;
 
 /// What is in use, and what is wrong.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -46,6 +50,10 @@ pub struct NodeTopologyStatus {
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MAX_DEVICES), extend("x-kubernetes-list-type" = "atomic"))]
     pub devices: Vec<Device>,
+    /// Pods that have CPUs, memory or devices to themselves, and what they have beside devices.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = MAX_HOLDERS), extend("x-kubernetes-list-type" = "atomic"))]
+    pub pods: Vec<PodHolding>,
     /// GPUs as their driver sees them, in the order of the hardware's list.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MAX_GPUS), extend("x-kubernetes-list-type" = "atomic"))]
@@ -107,6 +115,10 @@ pub struct NumaState {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = MAX_COUNT))]
     pub memory_free_bytes: Option<u64>,
+    /// Memory that it may give when no pod has any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = MAX_COUNT))]
+    pub memory_allocatable_bytes: Option<u64>,
     /// Hugepages that it may still give, by size.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "atomic"))]
@@ -134,6 +146,9 @@ pub struct FreeHugepages {
     /// How much is free.
     #[schemars(range(max = MAX_COUNT))]
     pub free_bytes: u64,
+    /// How much is free when no pod has any.
+    #[schemars(range(max = MAX_COUNT))]
+    pub allocatable_bytes: u64,
 }
 
 names! {
@@ -208,6 +223,50 @@ pub struct PodRef {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub uid: Option<String>,
+}
+
+/// A pod that has CPUs, memory or devices to itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodHolding {
+    /// Its namespace.
+    #[schemars(length(max = 63))]
+    pub namespace: String,
+    /// Its name.
+    #[schemars(length(max = 253))]
+    pub name: String,
+    /// Its UID, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub uid: Option<String>,
+    /// CPUs that it alone has, as in 2-5,34-37.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = MAX_CPU_LIST), regex(pattern = "^[0-9,-]*$"))]
+    pub cpus: String,
+    /// Memory that the Memory Manager gave it.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = MAX_HELD_BLOCKS), extend("x-kubernetes-list-type" = "atomic"))]
+    pub memory: Vec<HeldMemory>,
+}
+
+/// A block of memory that a pod has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HeldMemory {
+    /// The resource: memory, or hugepages of a size.
+    #[schemars(length(max = 63), regex(pattern = "^[A-Za-z0-9-]*$"))]
+    pub resource: String,
+    /// The NUMA nodes that it is from, together.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = MAX_NUMA_NODES),
+        inner(range(max = 1_048_575)),
+        extend("x-kubernetes-list-type" = "atomic")
+    )]
+    pub numa: Vec<u32>,
+    /// How much.
+    #[schemars(range(max = MAX_COUNT))]
+    pub bytes: u64,
 }
 
 names! {

@@ -14,6 +14,7 @@ mod gang_room;
 mod gang_rounds;
 mod harness;
 mod holds;
+mod inside;
 mod ledger;
 mod nominate;
 mod order;

@@ -1,0 +1,57 @@
+//! What agents say of the inside of nodes.
+//!
+//! Owns what news mean for whoever waits. Kept verdicts and scores follow by themselves: news of a
+//! node are a change of that node in the journal.
+
+use super::Core;
+use crate::cluster::News;
+use crate::framework::{Actions, ClusterEvent, Resource, Subject};
+use crate::io::{Kind, Object, Tick};
+
+impl Core {
+    /// An agent reports what a node is inside.
+    pub(super) fn node_reported(&mut self, now: Tick, object: &Object) {
+        let (kind, name) = (object.kind(), &object.metadata().name);
+        let seen = self.relists[kind as usize];
+        match self.cluster.set_node_topology(object, seen) {
+            Ok(news) => self.node_news(now, name, news),
+            Err(error) => {
+                let label = match kind {
+                    Kind::NodeTopology => "NodeTopology",
+                    _ => "NodeResourceTopology",
+                };
+                let error = format!(
+                    "{label} {name}: {error}; what it said before stays, look at its agent"
+                );
+                self.malformed(label, error);
+            }
+        }
+    }
+
+    /// A report is gone.
+    pub(super) fn node_report_gone(&mut self, now: Tick, kind: Kind, name: &str) {
+        let news = self.cluster.remove_node_topology(kind, name);
+        self.node_news(now, name, news);
+    }
+
+    /// A list is complete: reports that it did not show are gone.
+    pub(super) fn sweep_node_reports(&mut self, now: Tick, kind: Kind) {
+        for name in self.cluster.stale_node_topologies(kind, self.relists[kind as usize]) {
+            self.node_report_gone(now, kind, &name);
+        }
+    }
+
+    fn node_news(&mut self, now: Tick, name: &str, news: News) {
+        let (actions, label) = match news {
+            News::None => return,
+            News::Added => (Actions::ADD, "NodeTopologyAdd"),
+            News::Updated => (Actions::UPDATE, "NodeTopologyUpdate"),
+            News::Removed => (Actions::DELETE, "NodeTopologyDelete"),
+        };
+        // Of a node that is not known yet the event is its own coming.
+        let Some(node) = self.cluster.node_by_name(name) else { return };
+        let subject = Subject::Node { node, before: None };
+        let event = ClusterEvent { resource: Resource::NodeTopology, actions, label, subject };
+        self.queue_event(now, &event);
+    }
+}
