@@ -14,6 +14,8 @@ use crate::hash::IdMap;
 pub(crate) const MAX_LIFTED: usize = 8_192;
 /// Priorities that are tried, from the lowest at which there could be room.
 const MAX_TIERS: usize = 16;
+/// Pods of a domain up to which it is tried without all of them, too.
+const MAX_EMPTIED: usize = 512;
 /// Plans that are handed out, one per domain.
 const MAX_PLANS: usize = 8;
 
@@ -24,6 +26,8 @@ enum Style {
     Full,
     /// Its share.
     Shared,
+    /// Nothing: all that may go is gone at first, and comes back, the most important first.
+    Emptied,
 }
 
 /// What it takes to seat one more member on a spot.
@@ -68,7 +72,9 @@ impl Ground {
                 if !could(&trade, spots) {
                     continue;
                 }
-                let styles = [Style::Full, Style::Shared].into_iter();
+                let pods: usize = spots.iter().map(|at| self.spots[*at as usize].marks.len()).sum();
+                let emptied = (pods <= MAX_EMPTIED).then_some(Style::Emptied);
+                let styles = [Style::Full, Style::Shared].into_iter().chain(emptied);
                 let plans = styles.filter_map(|style| {
                     let plan = Search::new(&mut trade, spots, style).run(domain);
                     trade.reset();
@@ -90,20 +96,7 @@ impl Ground {
     pub(crate) fn everything(&self, domain: usize, force: bool) -> Option<Plan> {
         let tier = self.tiers().last().copied()?;
         let mut trade = Trade::new(self, tier, force);
-        let here = |mark: &u32| {
-            let spot = self.marks[*mark as usize].spot;
-            spot.is_some_and(|spot| self.spots[spot as usize].domain as usize == domain)
-        };
-        let count = u32::try_from(self.marks.len()).unwrap_or(u32::MAX);
-        let mut marks: Vec<u32> = (0..count).filter(here).collect();
-        marks.sort_by_key(|mark| self.marks[*mark as usize].work);
-        for mark in marks {
-            if let Some(unit) = trade.unit_of(mark).filter(|_| !trade.is_taken(mark))
-                && trade.price(unit).is_some()
-            {
-                trade.take(unit);
-            }
-        }
+        trade.empty(&self.domains[domain]);
         let marks = trade.victims();
         let some = !marks.is_empty() && marks.len() <= MAX_LIFTED;
         some.then(|| Plan { cost: trade.cost(), marks, domain })
@@ -137,6 +130,9 @@ impl<'t, 'g> Search<'t, 'g> {
     }
 
     fn run(mut self, domain: usize) -> Option<Plan> {
+        if self.style == Style::Emptied {
+            self.trade.empty(self.spots);
+        }
         for ask in 0..self.trade.ground.asks.len() {
             if !self.seat_all(ask) {
                 return None;

@@ -220,6 +220,21 @@ impl<'g> Trade<'g> {
         all
     }
 
+    /// Takes all that may go from some spots, those with the least work first where budgets
+    /// do not allow all.
+    pub(super) fn empty(&mut self, spots: &[u32]) {
+        let marks = spots.iter().flat_map(|at| &self.ground.spots[*at as usize].marks);
+        let mut marks: Vec<u32> = marks.copied().collect();
+        marks.sort_by_key(|mark| (self.mark(*mark).work, *mark));
+        for mark in marks {
+            if let Some(unit) = self.unit_of(mark).filter(|_| !self.is_taken(mark))
+                && self.price(unit).is_some()
+            {
+                self.take(unit);
+            }
+        }
+    }
+
     /// Gives everything back.
     pub(super) fn reset(&mut self) {
         for mark in self.victims() {
