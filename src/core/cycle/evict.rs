@@ -177,11 +177,16 @@ impl Core {
 
     /// Pods of lower priority that were expected on the node have to look elsewhere.
     pub(super) fn unseat_others(&mut self, now: Tick, pod: PodId, node: &str) {
-        let priority = self.cluster.pod(pod).map_or(i32::MIN, |p| p.priority);
+        let own = self.cluster.pod(pod);
+        let (priority, gang) = own.map_or((i32::MIN, None), |p| (p.priority, p.gang));
         let Some(id) = self.cluster.node_by_name(node) else {
             return;
         };
-        let lower = |p: &&PodId| self.cluster.pod(**p).is_some_and(|p| p.priority < priority);
+        // Members of its gang are expected there with it.
+        let stranger = |p: &Pod| gang.is_none() || p.gang != gang;
+        let lower = |p: &&PodId| {
+            self.cluster.pod(**p).is_some_and(|p| p.priority < priority && stranger(p))
+        };
         let others: Vec<PodId> =
             self.cluster.nominated_on(id).iter().filter(lower).copied().collect();
         for other in others {
