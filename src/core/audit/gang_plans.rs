@@ -12,6 +12,9 @@ use super::fit::{Answer, Node, Usage};
 use super::plans::{Plan, Victim};
 use super::pods::{Place, Pod};
 
+/// How long victims have to leave before they are given up.
+const PATIENCE_SECONDS: i64 = 600;
+
 impl Audit {
     /// The group for which a pod has others pushed out, if it does not go alone.
     pub(super) fn plans_for(&self, name: &str) -> Option<String> {
@@ -172,7 +175,8 @@ impl Audit {
             there.is_some_and(|p| p.deleting && !self.plans.is_gone(&p.uid))
                 && v.may_leave(self.plans.asked_at)
         };
-        let same = plan.waiting == self.waiting_in(group) && !plan.waiting.is_empty();
+        let late = self.plans.asked_at.secs() - plan.begun.secs() >= PATIENCE_SECONDS;
+        let same = plan.waiting == self.waiting_in(group) && !plan.waiting.is_empty() && !late;
         if same && plan.victims.iter().any(leaves) {
             let what = format!("{name} plans for {group} again while victims leave");
             self.violation("S5", what);

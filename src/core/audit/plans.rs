@@ -74,6 +74,8 @@ pub(super) struct Plan {
     pub(super) lost: bool,
     /// UIDs of members that waited when it began, if it is a gang's.
     pub(super) waiting: BTreeSet<String>,
+    /// When it began.
+    pub(super) begun: Tick,
 }
 
 impl Plan {

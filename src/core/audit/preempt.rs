@@ -43,6 +43,7 @@ impl Audit {
                 self.waits_for_victims(group, &name, &plan);
             }
             plan.renew(forced);
+            plan.begun = now;
             plan.waiting = group.map(|group| self.waiting_in(&group)).unwrap_or_default();
         }
         if plan.victim(&victim.uid).is_none() {
