@@ -4,7 +4,8 @@
 //! percentile of a decision for pods of one shape and for a mix of 500 shapes, at
 //! 5,000 nodes also for pods spread over zones and hosts, for pods kept apart, for
 //! gangs of 1,000 as a whole and for gangs of whole nodes within one block or rack, one
-//! that fits none among them, and the time to load a full cluster. No API server takes
+//! that fits none among them, for gangs of whole nodes that have to push others out of a
+//! full cluster, and the time to load a full cluster. No API server takes
 //! part.
 
 use std::time::{Duration, Instant};
@@ -28,6 +29,8 @@ fn main() {
     near(5_000, 512, "block", 6);
     near(5_000, 16, "rack", 60);
     near(5_000, 512, "rack", 1);
+    preempting(5_000, 512, None);
+    preempting(5_000, 512, Some("block"));
     load(5_000, 150_000);
 }
 
@@ -129,14 +132,7 @@ fn gangs(nodes: usize, members: usize, count: usize) {
 fn near(nodes: usize, members: usize, level: &str, count: usize) {
     let mut core = cluster(nodes);
     let now = Tick(1_000_000_000);
-    let mut topology = muster_api::muster::ClusterTopology::default();
-    topology.metadata.name = "network".into();
-    for name in ["block", "rack", "host"] {
-        let node_label = if name == "host" { "kubernetes.io/hostname" } else { name }.to_owned();
-        let level = muster_api::muster::TopologyLevel { name: name.to_owned(), node_label };
-        topology.spec.levels.push(level);
-    }
-    core.apply(now, Input::Object(Box::new(Object::ClusterTopology(topology))));
+    levels(&mut core, now);
     for gang in 0..count {
         let name = format!("gang-{gang}");
         let mut group = muster_api::muster::PodGroup::default();
@@ -169,6 +165,69 @@ fn near(nodes: usize, members: usize, level: &str, count: usize) {
     assert_eq!(times.len(), count, "every gang was decided at once");
     let what = if placed { "in one" } else { "cannot be in one" };
     report(&format!("{nodes} nodes, {members} {what} {level}"), &times);
+}
+
+/// Three levels of the network.
+fn levels(core: &mut Core, now: Tick) {
+    let mut topology = muster_api::muster::ClusterTopology::default();
+    topology.metadata.name = "network".into();
+    for name in ["block", "rack", "host"] {
+        let node_label = if name == "host" { "kubernetes.io/hostname" } else { name }.to_owned();
+        let level = muster_api::muster::TopologyLevel { name: name.to_owned(), node_label };
+        topology.spec.levels.push(level);
+    }
+    core.apply(now, Input::Object(Box::new(Object::ClusterTopology(topology))));
+}
+
+/// A gang whose members take a node each, on a cluster full of pods with a GPU each: every
+/// second is in a gang of 40, of three priorities and with work of their own.
+fn preempting(nodes: usize, members: usize, level: Option<&str>) {
+    let mut core = cluster(nodes);
+    let now = Tick(100_000_000_000);
+    levels(&mut core, now);
+    let group = |name: &str, min: usize, level: Option<&str>| {
+        let mut group = muster_api::muster::PodGroup::default();
+        (group.metadata.namespace, group.metadata.name) = ("default".into(), name.to_owned());
+        name.clone_into(&mut group.metadata.uid);
+        group.spec.min_member = i32::try_from(min).ok();
+        let required = level.map(str::to_owned);
+        group.spec.topology =
+            level.map(|_| muster_api::muster::TopologyRequest { required, ..Default::default() });
+        Input::Object(Box::new(Object::PodGroup(group)))
+    };
+    let add = |core: &mut Core, i: usize, gpus: &str, gang: &str, priority: i32, on: &str| {
+        let mut pod = pod(i, 100, on);
+        let requests = &mut pod.spec.containers[0].resources.requests;
+        requests.insert("nvidia.com/gpu".to_owned(), quantity(gpus));
+        pod.spec.priority = Some(priority);
+        if !gang.is_empty() {
+            pod.metadata.labels.insert("muster.dev/pod-group".to_owned(), gang.to_owned());
+        }
+        pod.status.start_time = Some(k8s::Time(i64::try_from(i % 977).unwrap_or(0) * 60_000_000));
+        core.apply(now, Input::Pod(Change::Upsert(Box::new(pod))));
+    };
+    for gang in 0..nodes * 4 / 40 {
+        core.apply(now, group(&format!("low-{gang}"), 36, None));
+    }
+    for i in 0..nodes * 8 {
+        let gang = if i % 2 == 0 { format!("low-{}", i / 2 / 40) } else { String::new() };
+        let priority = i32::try_from(i / 8 % 3).unwrap_or(0);
+        add(&mut core, i, "1", &gang, priority, &format!("node-{}", i / 8));
+    }
+    core.apply(now, group("high", members, level));
+    for i in 0..members {
+        add(&mut core, nodes * 8 + i, "8", "high", 1_000, "");
+    }
+    core.advance(now);
+    core.settle(now);
+    core.take_effects();
+    let started = Instant::now();
+    let decision = core.schedule_one(now).expect("the gang is tried");
+    let took = started.elapsed();
+    let message = decision.message.unwrap_or_default();
+    assert!(message.contains("preempting"), "{message}");
+    let place = level.map(|level| format!(" in one {level}")).unwrap_or_default();
+    report(&format!("{nodes} nodes, {members} preempt{place}"), &[took]);
 }
 
 fn selector(key: &str, value: &str) -> k8s::LabelSelector {

@@ -77,6 +77,14 @@ pub enum Bug {
     PlanNotHeld,
     /// `preemptionPolicy: Never` is not looked at.
     NeverIgnored,
+    /// Members of gangs are victims like any pod, whatever their gang needs.
+    VictimGangCut,
+    /// Nobody is reprieved by a gang.
+    GangVictimSuperfluous,
+    /// A gang chooses victims whatever their budgets allow.
+    GangBudgetIgnored,
+    /// A gang plans again while victims of its last plan are leaving.
+    GangPlansTwice,
     /// The nomination of a pod that is gone stays.
     NominationLeaked,
     /// A pod that waits keeps its rejecting plugins over a reload.
@@ -144,6 +152,10 @@ impl Bug {
         Self::VictimForgotten,
         Self::PlanNotHeld,
         Self::NeverIgnored,
+        Self::VictimGangCut,
+        Self::GangVictimSuperfluous,
+        Self::GangBudgetIgnored,
+        Self::GangPlansTwice,
         Self::NominationLeaked,
         Self::RejectorsKept,
         Self::EndsUnderAnother,

@@ -296,6 +296,7 @@ pub(crate) fn model_pod(wire: &k8s::Pod, shape: crate::model::ShapeId) -> Pod {
         kept: false,
         nominated_told: None,
         started: wire.status.start_time.map(|t| Tick(t.0)),
+        checkpoint: None,
         disrupted: false,
         resource_version: meta.resource_version.as_str().into(),
         generation: meta.generation,

@@ -310,6 +310,26 @@ pub(super) const GANG_DURATION: Family = histogram(
     SLI,
     "Time from the moment the minimum of a gang exists until it is bound.",
 );
+pub(super) const GANG_PREEMPTIONS: Family = counter(
+    "muster_gang_preemptions_total",
+    &[],
+    "Number of times that victims were chosen to make room for a gang.",
+);
+pub(super) const GANG_VICTIMS: Family = counter(
+    "muster_gang_preemption_victims_total",
+    &[],
+    "Number of pods that were chosen to make room for gangs.",
+);
+pub(super) const GANGS_TOUCHED: Family = counter(
+    "muster_gang_preemption_touched_gangs_total",
+    &[],
+    "Number of gangs that were chosen to lose members to other gangs.",
+);
+pub(super) const GANG_WORK_LOST: Family = counter(
+    "muster_gang_preemption_lost_seconds_total",
+    &[],
+    "Seconds of work of the pods that were chosen to make room for gangs, each since it started or since its last checkpoint.",
+);
 pub(super) const PENDING_GANGS: Family = gauge(
     "muster_pending_gangs",
     &["queue"],

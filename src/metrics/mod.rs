@@ -75,6 +75,10 @@ struct Inner {
     gang_members: Histogram,
     gang_seconds: Histogram,
     gangs: IntGaugeVec,
+    gang_preemptions: IntCounterVec,
+    gang_victims: IntCounterVec,
+    gangs_touched: IntCounterVec,
+    gang_work_lost: IntCounterVec,
 }
 
 /// Gauges that [`Metrics::set_pending`] sets.
@@ -140,6 +144,10 @@ impl Metrics {
             gang_members: make.histogram(families::GANG_MEMBERS),
             gang_seconds: make.histogram(families::GANG_DURATION),
             gangs: make.gauges(families::PENDING_GANGS),
+            gang_preemptions: make.counters(families::GANG_PREEMPTIONS),
+            gang_victims: make.counters(families::GANG_VICTIMS),
+            gangs_touched: make.counters(families::GANGS_TOUCHED),
+            gang_work_lost: make.counters(families::GANG_WORK_LOST),
             made: Vec::new(),
             registry: registry.clone(),
         };
@@ -196,6 +204,15 @@ impl Metrics {
                 inner.preemption_attempts.with_label_values(&[] as &[&str]).inc();
                 let victims = u32::try_from(*victims).unwrap_or(u32::MAX);
                 inner.preemption_victims.observe(f64::from(victims));
+            }
+            Observation::GangPreemption { victims, gangs, lost_seconds } => {
+                let count = |counter: &IntCounterVec, by: u64| {
+                    counter.with_label_values(&[] as &[&str]).inc_by(by);
+                };
+                count(&inner.gang_preemptions, 1);
+                count(&inner.gang_victims, u64::try_from(*victims).unwrap_or(0));
+                count(&inner.gangs_touched, u64::try_from(*gangs).unwrap_or(0));
+                count(&inner.gang_work_lost, *lost_seconds);
             }
             Observation::PreemptionDone { result, micros: took } => {
                 inner.preemptions.with_label_values(&[result]).inc();

@@ -32,6 +32,10 @@ muster_extender_waiting_pods gauge \n\
 muster_gang_attempts_total counter result
 muster_gang_bound_members histogram \n\
 muster_gang_given_up_total counter reason
+muster_gang_preemption_lost_seconds_total counter \n\
+muster_gang_preemption_touched_gangs_total counter \n\
+muster_gang_preemption_victims_total counter \n\
+muster_gang_preemptions_total counter \n\
 muster_gang_scheduling_duration_seconds histogram \n\
 muster_malformed_objects_total counter kind
 muster_pending_gangs gauge queue
@@ -125,6 +129,7 @@ fn observations_are_counted_where_upstream_counts_them() {
     metrics.observe(&Observation::Malformed { kind: "Pod", error: "bad".to_owned() });
     metrics.observe(&Observation::Preemption { victims: 3 });
     metrics.observe(&Observation::PreemptionDone { result: "error", micros: 2_500_000 });
+    metrics.observe(&Observation::GangPreemption { victims: 5, gangs: 2, lost_seconds: 90 });
 
     for (sample, expected) in [
         ("scheduler_schedule_attempts_total{profile=\"muster\",result=\"scheduled\"}", 2.0),
@@ -144,6 +149,10 @@ fn observations_are_counted_where_upstream_counts_them() {
         ("scheduler_preemption_victims_sum", 3.0),
         ("scheduler_preemption_goroutines_execution_total{result=\"error\"}", 1.0),
         ("scheduler_preemption_goroutines_duration_seconds_sum{result=\"error\"}", 2.5),
+        ("muster_gang_preemptions_total", 1.0),
+        ("muster_gang_preemption_victims_total", 5.0),
+        ("muster_gang_preemption_touched_gangs_total", 2.0),
+        ("muster_gang_preemption_lost_seconds_total", 90.0),
         ("muster_malformed_objects_total{kind=\"Pod\"}", 1.0),
     ] {
         assert!((value(&metrics, sample) - expected).abs() < 1e-12, "{sample}");

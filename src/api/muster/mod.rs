@@ -53,6 +53,9 @@ pub mod labels {
 
 /// Names of annotations.
 pub mod annotations {
+    /// On a pod: when it last saved its work, as an RFC 3339 time. What it has done since
+    /// is lost if it has to go.
+    pub const LAST_CHECKPOINT: &str = "muster.dev/last-checkpoint";
     /// On a pod: the devices that its scheduler expects the kubelet to choose, as a JSON
     /// object of lists of ids by resource: `{"nvidia.com/gpu": ["GPU-…"]}`. The node agent
     /// compares it with what the kubelet chose.

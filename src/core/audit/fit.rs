@@ -137,6 +137,16 @@ impl Wants {
         }
     }
 
+    /// Whether two pods ask for the same.
+    pub(super) fn is_as(&self, other: &Self) -> bool {
+        self.amounts == other.amounts
+            && self.ports == other.ports
+            && self.selector == other.selector
+            && self.required == other.required
+            && self.tolerations == other.tolerations
+            && self.unmodelled == other.unmodelled
+    }
+
     /// Whether the pod may be placed on `node` beside what is there.
     pub(super) fn judge(&self, rules: Rules, name: &str, node: &Node, used: &Usage) -> Answer {
         if rules.cordon && node.cordoned && !self.tolerates(CORDON, "", "NoSchedule") {

@@ -201,8 +201,22 @@ impl Groups {
         })
     }
 
+    /// Whether members of a group go together.
+    pub(super) fn is_gang(&self, group: &str) -> bool {
+        self.groups.get(group).is_some_and(|group| !group.alone)
+    }
+
+    /// How many members a group lacks that has so many, ended ones aside; none if roles or
+    /// domains make that more than a number.
+    pub(super) fn missing(&self, group: &str, held: usize) -> Option<usize> {
+        let spec = self.groups.get(group).filter(|spec| spec.roles.is_empty())?;
+        let ended = self.succeeded.get(group).map_or(0, BTreeMap::len);
+        let near = spec.alone || spec.topology.is_any();
+        (!near).then(|| spec.min.saturating_sub(held + ended)).filter(|missing| *missing > 0)
+    }
+
     /// Whether members of a group that have ended, and these, are enough.
-    fn is_met<'a>(
+    pub(super) fn is_met<'a>(
         &'a self,
         group: &str,
         members: impl Iterator<Item = (&'a str, &'a BTreeMap<String, String>)>,
@@ -232,7 +246,7 @@ impl Groups {
 
 impl World {
     /// Members of a group that have room for good or are on their way.
-    fn members<'a>(
+    pub(super) fn members<'a>(
         &'a self,
         group: &'a str,
         counts: impl Fn(&Pod) -> bool + 'a,

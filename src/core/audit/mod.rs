@@ -14,7 +14,7 @@
 //! | S3 | at every bind: one at a time, to the reserved node, none twice, none in doubt |
 //! | S6 | at every decision and effect: our pods only, none gated, none gone |
 //! | S4 | at every eviction: a dry run first, no budget overdrawn, none under two budgets |
-//! | S5 | at every eviction: of lesser pods only, none too many, none forgotten, one plan at a time |
+//! | S5 | at every eviction: of lesser pods only, none too many, none forgotten, one plan at a time; no gang is left below its minimum |
 //! | O1 | a pod that failed has a current explanation, here and in its condition |
 //! | queue | each waiting pod is in exactly one place, and nothing else is |
 //! | backoff, order | a pod comes back when it may, the first in order first |
@@ -36,6 +36,7 @@ mod budgets;
 mod decisions;
 mod fit;
 mod full;
+mod gang_plans;
 mod gangs;
 mod plans;
 mod pods;

@@ -3,7 +3,7 @@
 //! Owns what was asked about whom, and what was answered. Judging is
 //! [`preempt`](super::preempt)'s.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::io::{Eviction, Tick, Token};
 
@@ -72,6 +72,10 @@ pub(super) struct Plan {
     pub(super) forced: bool,
     /// The preemptor was gone in between, for an old list perhaps: its plan ended there.
     pub(super) lost: bool,
+    /// UIDs of members that waited when it began, if it is a gang's.
+    pub(super) waiting: BTreeSet<String>,
+    /// When it began.
+    pub(super) begun: Tick,
 }
 
 impl Plan {

@@ -38,7 +38,13 @@ impl Audit {
             if plan.is_open() {
                 self.violation("S5", format!("{name} begins again before it is answered"));
             }
+            let group = self.plans_for(&name);
+            if let Some(group) = &group {
+                self.waits_for_victims(group, &name, &plan);
+            }
             plan.renew(forced);
+            plan.begun = now;
+            plan.waiting = group.map(|group| self.waiting_in(&group)).unwrap_or_default();
         }
         if plan.victim(&victim.uid).is_none() {
             plan.victims.push(Victim {
@@ -135,7 +141,11 @@ impl Audit {
             plan.victims.iter_mut().for_each(|v| v.now = false);
             let plan = plan.clone();
             if fresh {
-                self.makes_sense(&name, &plan);
+                self.cuts_no_gang(&name, &plan);
+                match self.plans_for(&name) {
+                    Some(group) => self.makes_sense_for(&name, &group, &plan),
+                    None => self.makes_sense(&name, &plan),
+                }
             }
             if (fresh || acting) && !plan.forced {
                 self.keeps_budgets(now, &name, &plan, acting);
@@ -146,12 +156,25 @@ impl Audit {
         }
     }
 
-    /// Where its victims are.
-    fn node_of(&self, plan: &Plan) -> Option<String> {
+    /// The node on which its victims are; those elsewhere go with members of their gang.
+    fn node_of(&self, name: &str, plan: &Plan) -> Option<String> {
         let there = |v: &Victim| self.world.pods.get(&v.name).filter(|p| p.uid == v.uid);
-        let mut nodes = plan.victims.iter().filter_map(|v| there(v)?.node());
-        let first = nodes.next()?;
-        nodes.all(|node| node == first).then(|| first.to_owned())
+        let victims: Vec<&Pod> = plan.victims.iter().filter_map(there).collect();
+        let pod = self.world.pods.get(name)?;
+        let nodes: BTreeSet<&str> = victims.iter().filter_map(|p| p.node()).collect();
+        let own = match nodes.len() {
+            1 => nodes.first().copied()?,
+            _ => nodes.into_iter().find(|node| pod.is_expected_on(node))?,
+        };
+        let gangs: BTreeSet<&str> = victims
+            .iter()
+            .filter(|p| p.node() == Some(own))
+            .filter_map(|p| p.gang.as_deref())
+            .collect();
+        let strays = |p: &&Pod| {
+            p.node() != Some(own) && !p.gang.as_deref().is_some_and(|gang| gangs.contains(gang))
+        };
+        (!victims.iter().any(|p| strays(p))).then(|| own.to_owned())
     }
 
     /// With all of them gone the pod fits, with one of them back it does not.
@@ -162,7 +185,7 @@ impl Audit {
         if !modelled || pod.wants.unmodelled || pod.decided != self.version {
             return;
         }
-        let Some(node) = self.node_of(plan) else {
+        let Some(node) = self.node_of(name, plan) else {
             return self.violation("S5", format!("the victims of {name} are not on one node"));
         };
         let Some(there) = self.world.nodes.get(&node) else { return };
@@ -185,7 +208,8 @@ impl Audit {
         }
         self.expect(&mut left, &node, name);
         for victim in &plan.victims {
-            let Some(back) = self.world.pods.get(&victim.name) else { continue };
+            let known = self.world.pods.get(&victim.name);
+            let Some(back) = known.filter(|p| p.node() == Some(&*node)) else { continue };
             let mut with = left.clone();
             with.add(&victim.name, &back.load);
             if !back.deleting && pod.wants.judge(rules, &node, there, &with) == Answer::Yes {

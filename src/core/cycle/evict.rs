@@ -1,6 +1,7 @@
 //! Carrying out a preemption: ask whether every eviction would be allowed, then evict.
 //!
-//! Owns the plans under way, one per preemptor, and which pods we evicted. Evictions
+//! Owns the plans under way, one per preemptor, and which pods we evicted. A gang's
+//! preemptor is one of its members, and what is to become of the others is `hold`'s. Evictions
 //! go through the Eviction API, so the server has the last word on budgets; only where
 //! the configuration allows a plan against them are its victims deleted. While its plan
 //! is under way the preemptor is held back. Must never choose a victim.
@@ -36,7 +37,6 @@ pub(super) type BudgetName = (Box<str>, Box<str>);
 pub(super) struct Plan {
     /// The preemptor's UID.
     preemptor: Arc<str>,
-    node: Arc<str>,
     /// The preemptor's scheduler.
     scheduler: Arc<str>,
     victims: Vec<Victim>,
@@ -68,6 +68,7 @@ enum Step {
 struct Victim {
     id: PodId,
     key: PodRef,
+    node: Arc<str>,
     state: Todo,
     /// It was told to go, and nobody knows whether it does.
     doubtful: bool,
@@ -109,29 +110,30 @@ impl Core {
             let Some(record) = self.cluster.pod(id).filter(there) else {
                 continue;
             };
-            let key = record.key.clone();
+            let Some(on) = record.stage.node() else {
+                continue;
+            };
+            let (key, on) = (record.key.clone(), Arc::clone(&self.cluster.node(on).name));
             if self.unsent(id) {
                 gang_gave_up |= self.round_of(id).is_some();
                 // Not bound yet: it goes back to the queue, and the room is free.
-                self.tell_victim(pod, scheduler, &key, &node, " (in kube-scheduler memory).");
+                self.tell_victim(pod, scheduler, &key, &on, " (in kube-scheduler memory).");
                 let status = Status::unschedulable("preempted");
                 self.fail_binding(now, id, Failure::preempted(&status));
                 in_memory = true;
             } else {
-                left.push(Victim { id, key, state: Todo::Open, doubtful: false });
+                left.push(Victim { id, key, node: on, state: Todo::Open, doubtful: false });
             }
         }
         if gang_gave_up {
             // The rest of its gang has left too, other victims among them perhaps: who still
             // has to go is found anew.
-            let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
-            return self.queue.activate_now(&cx, pod);
+            return self.preemptor_goes(now, pod);
         }
         if left.is_empty() {
             // Nobody will be seen to go who has not been, or all are going already.
             if in_memory {
-                let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
-                self.queue.activate_now(&cx, pod);
+                self.preemptor_goes(now, pod);
             }
             return;
         }
@@ -149,7 +151,6 @@ impl Core {
         let lawful = self.lawful(pod, &ids);
         let plan = Plan {
             preemptor: uid,
-            node,
             scheduler: Arc::clone(scheduler),
             victims: left,
             by_force,
@@ -160,19 +161,32 @@ impl Core {
             begun: now,
         };
         self.plans.insert(pod, plan);
-        if !bug!(self.bugs, PlanNotHeld) {
+        if !bug!(self.bugs, PlanNotHeld) && !self.hold_gang_of(pod) {
             self.queue.hold(pod, HELD.into());
         }
         self.ask(pod);
     }
 
+    /// Who waited for its plan is tried as soon as it may be.
+    fn preemptor_goes(&mut self, now: Tick, pod: PodId) {
+        if !self.gang_goes(now, pod) {
+            let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+            self.queue.activate_now(&cx, pod);
+        }
+    }
+
     /// Pods of lower priority that were expected on the node have to look elsewhere.
-    fn unseat_others(&mut self, now: Tick, pod: PodId, node: &str) {
-        let priority = self.cluster.pod(pod).map_or(i32::MIN, |p| p.priority);
+    pub(super) fn unseat_others(&mut self, now: Tick, pod: PodId, node: &str) {
+        let own = self.cluster.pod(pod);
+        let (priority, gang) = own.map_or((i32::MIN, None), |p| (p.priority, p.gang));
         let Some(id) = self.cluster.node_by_name(node) else {
             return;
         };
-        let lower = |p: &&PodId| self.cluster.pod(**p).is_some_and(|p| p.priority < priority);
+        // Members of its gang are expected there with it.
+        let stranger = |p: &Pod| gang.is_none() || p.gang != gang;
+        let lower = |p: &&PodId| {
+            self.cluster.pod(**p).is_some_and(|p| p.priority < priority && stranger(p))
+        };
         let others: Vec<PodId> =
             self.cluster.nominated_on(id).iter().filter(lower).copied().collect();
         for other in others {
@@ -193,11 +207,11 @@ impl Core {
             Step::Evict if plan.by_force => Removal::Delete,
             Step::Evict => Removal::Evict,
         };
-        let (cluster, node) = (&self.cluster, &plan.node);
+        let cluster = &self.cluster;
         let stays = |victim: &Victim| {
             let pod = cluster.pod(victim.id).filter(|p| p.key.uid == victim.key.uid);
             let on = pod.and_then(|p| p.stage.node());
-            on.is_some_and(|on| *cluster.node(on).name == **node)
+            on.is_some_and(|on| *cluster.node(on).name == *victim.node)
         };
         for (i, victim) in plan.victims.iter_mut().enumerate() {
             if victim.state != Todo::Open {
@@ -269,13 +283,12 @@ impl Core {
         let Some(plan) = self.plans.get_mut(&pod) else {
             return;
         };
-        let (step, node, scheduler) =
-            (plan.stage, Arc::clone(&plan.node), Arc::clone(&plan.scheduler));
+        let (step, scheduler) = (plan.stage, Arc::clone(&plan.scheduler));
         let Some(victim) = plan.victims.get_mut(at).filter(|v| v.state == Todo::Asked(token))
         else {
             return;
         };
-        let (id, key) = (victim.id, victim.key.clone());
+        let (id, key, node) = (victim.id, victim.key.clone(), Arc::clone(&victim.node));
         let unknown = matches!(eviction, Eviction::Unavailable(_));
         victim.doubtful = unknown && step == Step::Evict;
         match eviction {
@@ -318,7 +331,12 @@ impl Core {
 
     /// Nobody asks for this pod for a while.
     fn leave_alone(&mut self, now: Tick, victim: PodId) {
-        let until = now.after_secs(REFUSED_SECONDS);
+        self.leave_alone_for(now, victim, REFUSED_SECONDS);
+    }
+
+    /// Nobody asks for this pod, or counts on its going, for so many seconds.
+    pub(super) fn leave_alone_for(&mut self, now: Tick, victim: PodId, seconds: i64) {
+        let until = now.after_secs(seconds);
         if let Some(before) = self.victims.refused.insert(victim, until) {
             self.refusals.remove(&(before, victim));
         }
@@ -411,6 +429,9 @@ impl Core {
             return;
         };
         self.plan_observed(now, &plan, "success");
+        if self.gang_plan_settled(now, pod) {
+            return;
+        }
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         self.queue.unhold(&cx, pod);
         // Those who are gone may have left before anybody waited for it.
@@ -429,6 +450,9 @@ impl Core {
         };
         let freed = step == Step::Evict && plan.victims.iter().any(|v| v.state == Todo::Agreed);
         self.plan_observed(now, &plan, "error");
+        if self.gang_plan_failed(now, pod, freed) {
+            return;
+        }
         if !freed && self.nominate(now, pod, None) {
             self.patch_nomination(pod);
         }
@@ -514,7 +538,11 @@ impl Core {
         let Some(preemptor) = self.cluster.pod(pod).map(|p| p.key.clone()) else {
             return;
         };
-        let note = format!("Preempted by pod {} on node {node}{how}", preemptor.uid).into();
+        let by = match self.hold_led_by(pod).and_then(|id| self.cluster.gang(id)) {
+            Some(gang) => format!("pod group {} for its pod {}", gang.key, preemptor.uid),
+            None => format!("pod {}", preemptor.uid),
+        };
+        let note = format!("Preempted by {by} on node {node}{how}").into();
         self.effects.push(Effect::Event(EventRecord {
             pod: victim.clone(),
             related: Some(preemptor),
@@ -546,7 +574,8 @@ impl Core {
     }
 
     /// A pod is gone: it is nobody's victim any more.
-    pub(super) fn forget_victim(&mut self, pod: PodId) {
+    pub(super) fn forget_victim(&mut self, now: Tick, pod: PodId) {
+        self.hold_victim_gone(now, pod);
         self.victims.taken.remove(&pod);
         self.victims.gone.remove(&pod);
         self.victims.doubtful.remove(&pod);

@@ -37,6 +37,7 @@ impl Core {
     fn settle_gang(&mut self, now: Tick, id: GangId, news: bool) {
         if self.cluster.reap_gang(id) || self.cluster.gang(id).is_none() {
             self.queue.forget_gang(id);
+            self.drop_hold(now, id);
             return self.forget_words(id);
         }
         let news = self.govern_gang(id) || news;
@@ -47,7 +48,9 @@ impl Core {
         let Some(gang) = self.cluster.gang(id).map(Arc::clone) else {
             return;
         };
+        self.mind_hold(now, id);
         let Some(spec) = gang.spec.as_ref().map(Arc::clone) else {
+            self.end_hold(now, id);
             self.set_formed(now, id, &gang, false);
             self.queue.idle_gang(id, false);
             let text = format!("waiting for pod group {} to exist", gang.key);
@@ -75,6 +78,7 @@ impl Core {
         self.note_half_bound(now, id, &gang, &spec, &standing, formed);
         if formed || !could.suffices(&spec) {
             self.end_keep(now, id);
+            self.end_hold(now, id);
         }
         if formed {
             self.queue.idle_gang(id, standing.going == 0);

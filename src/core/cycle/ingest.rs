@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use muster_api::k8s;
+use muster_api::muster::annotations;
 
 use super::Core;
 use crate::bugs::bug;
@@ -365,6 +366,7 @@ impl Core {
             kept: false,
             nominated_told: None,
             started: None,
+            checkpoint: None,
             disrupted: false,
             resource_version: "".into(),
             generation: None,
@@ -642,7 +644,7 @@ impl Core {
         self.unremind(pod);
         self.drop_plan(now, pod);
         let made_room = self.victim_on(pod);
-        self.forget_victim(pod);
+        self.forget_victim(now, pod);
         self.release(now, pod);
         self.vacate(now, pod);
         if let Some((node, priority)) = made_room {
@@ -731,12 +733,19 @@ fn read(pod: &mut Pod, wire: &k8s::Pod, seen: u64) {
     let others = others.filter(|_| wire.spec.node_name.is_empty());
     pod.conditions = others.cloned().collect();
     pod.started = wire.status.start_time.map(|t| Tick(t.0));
+    pod.checkpoint = checkpoint(wire);
     let target = wire.status.conditions.iter().find(|c| c.kind == "DisruptionTarget");
     pod.disrupted = target.is_some_and(|c| {
         c.status == "True"
             && matches!(c.reason.as_str(), "PreemptionByScheduler" | "EvictionByEvictionAPI")
     });
     pod.seen = seen;
+}
+
+/// When a pod last saved its work, as it says itself; what cannot be read says nothing.
+fn checkpoint(wire: &k8s::Pod) -> Option<Tick> {
+    let text = wire.metadata.annotations.get(annotations::LAST_CHECKPOINT)?;
+    k8s::Time::parse(text).ok().map(|time| Tick(time.0))
 }
 
 /// The event that a pod's own change is to itself.

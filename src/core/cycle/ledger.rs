@@ -423,25 +423,32 @@ impl Ledger {
 
     /// What was said of a node: the code, success if it fits.
     pub(super) fn code_of(&self, profile: &Profile, node: NodeId) -> Option<Code> {
-        if let Some((_, status)) = &self.prepared.rejected {
-            return Some(status.code);
+        self.said_of(profile, node).map(|(code, _)| code)
+    }
+
+    /// What was said of a node, and by which filter if it does not fit.
+    pub(super) fn said_of(&self, profile: &Profile, node: NodeId) -> Option<(Code, Option<usize>)> {
+        if let Some((plugin, status)) = &self.prepared.rejected {
+            return Some((status.code, *plugin));
         }
         if self.prepared.allowed.as_ref().is_some_and(|allowed| !allowed.contains(node)) {
-            return self.prepared.outside.as_ref().map(|s| s.code);
+            return self.prepared.outside.as_ref().map(|s| (s.code, None));
         }
         let cell = self.cells.get(node.index())?;
-        let code =
-            |verdict: u16| self.verdicts.get(usize::from(verdict) - 1).map(|v| v.status.code);
+        let said = |verdict: u16| {
+            self.verdicts.get(usize::from(verdict) - 1).map(|v| (v.status.code, v.plugin))
+        };
         match cell.verdict {
             NO_NODE => None,
             FITS => match self.class_verdict(profile, &self.classes[cell.class as usize]) {
-                Ok(()) => Some(Code::Success),
-                Err(ClassVerdict::Late(verdict)) => code(verdict),
+                Ok(()) => Some((Code::Success, None)),
+                Err(ClassVerdict::Late(verdict)) => said(verdict),
                 Err(ClassVerdict::Plugin(plugin, reason)) => {
-                    Prepared::class_status(profile, plugin, reason).map(|s| s.code)
+                    let status = Prepared::class_status(profile, plugin, reason);
+                    status.map(|s| (s.code, Some(plugin)))
                 }
             },
-            verdict => code(verdict),
+            verdict => said(verdict),
         }
     }
 

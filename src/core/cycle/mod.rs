@@ -12,8 +12,10 @@ mod extend_bind;
 mod failure;
 mod feed;
 mod gang;
+mod gang_preempt;
 mod govern;
 mod half_bound;
+mod hold;
 mod ingest;
 mod inside;
 mod inspect;
@@ -32,6 +34,7 @@ mod round;
 mod scope;
 mod seat;
 mod seek;
+mod survey;
 #[cfg(test)]
 mod tests;
 mod trial;
@@ -219,6 +222,10 @@ pub struct Core {
     rounds: round::Rounds,
     /// Room that is kept for a gang.
     keep: Option<keep::Keep>,
+    /// Room that is being freed for gangs.
+    holds: hold::Holds,
+    /// Pods that are off their nodes while a gang is tried without them.
+    lifted: Vec<(PodId, PodStage)>,
     /// Domains of the levels that gangs ask for.
     trees: scope::Trees,
     /// Labels of nodes or levels have changed since gangs were looked at.
@@ -273,6 +280,8 @@ impl Core {
             answered: std::collections::VecDeque::new(),
             rounds: round::Rounds::default(),
             keep: None,
+            holds: hold::Holds::new(),
+            lifted: Vec::new(),
             trees: scope::Trees::default(),
             topology_news: false,
             words: IdMap::default(),

@@ -20,8 +20,13 @@ use crate::model::{Pod, PodId, PodShape};
 use crate::plugins::DefaultPreemptionArgs;
 use crate::preemption::{
     Candidate, Candidates, Preemptor, budgets_of, nothing_found, refusal, sort_by_importance,
+    with_gangs,
 };
 use crate::queue::PluginMask;
+
+/// Candidates with whose victims gangs go whole, of which the best is sought: they rank
+/// by all that goes, and not by what is kept of their node.
+const MAX_GROWN: usize = 64;
 
 /// What preemption found for a shape.
 pub(crate) struct Kept {
@@ -352,7 +357,7 @@ impl Search<'_> {
         if left.is_empty() {
             return Err("no candidate node for preemption".into());
         }
-        left.sort_by_cached_key(|(c, _)| (c.rank().clone(), !scramble(c.node.0, self.seed)));
+        self.sort(&mut left);
         let extenders = self.profile.extenders();
         if let Some(next) = self.outside.next_preempt(extenders, &self.shape) {
             let candidates = left.iter().map(|(c, _)| self.victims_of(c)).collect();
@@ -363,8 +368,16 @@ impl Search<'_> {
         Ok(left)
     }
 
+    /// The best first.
+    fn sort(&self, choices: &mut [Choice]) {
+        choices.sort_by_cached_key(|(c, _)| (c.rank().clone(), !scramble(c.node.0, self.seed)));
+    }
+
+    /// The victims of a node; those that go with them from other nodes are no concern of
+    /// an extender.
     fn victims_of(&self, candidate: &Candidate) -> NodeVictims {
         let pods = candidate.victims.iter().filter_map(|v| self.cluster.pod(*v));
+        let pods = pods.filter(|p| p.stage.node() == Some(candidate.node));
         NodeVictims {
             node: Arc::clone(&self.cluster.node(candidate.node).name),
             pods: pods.map(|p| p.key.clone()).collect(),
@@ -387,7 +400,9 @@ impl Search<'_> {
         }
         sort_by_importance(self.cluster, &mut victims);
         let violations = u32::try_from(said.violations.max(0)).unwrap_or(u32::MAX);
-        Some(Arc::new(Candidate::new(self.cluster, node, victims, violations)))
+        let own = Candidate::new(self.cluster, node, victims, violations);
+        let whole = with_gangs(self.cluster, &own, self.shape.priority).ok()?;
+        Some(Arc::new(whole.unwrap_or(own)))
     }
 }
 
@@ -445,16 +460,32 @@ impl Room for Search<'_> {
         let asks = Outside::default().next_preempt(extenders, &self.shape).is_some();
         let wanted = if asks { args.wanted(nodes) } else { 1 };
         let mut lawful: Vec<Choice> = Vec::new();
+        let mut grown = 0;
         for candidate in kept.candidates.ranked() {
-            match self.obstacle(candidate, &outstanding) {
+            let whole = match with_gangs(self.cluster, candidate, self.shape.priority) {
+                Ok(whole) => whole.map(Arc::new),
+                Err(why) => {
+                    in_the_way.push(why.into());
+                    continue;
+                }
+            };
+            let own = whole.is_none();
+            grown += usize::from(!own);
+            let candidate = whole.unwrap_or_else(|| Arc::clone(candidate));
+            match self.obstacle(&candidate, &outstanding) {
                 Some(why) if !args.allow_budget_violations => in_the_way.push(why.into()),
-                obstacle => lawful.push((Arc::clone(candidate), obstacle.is_some())),
+                obstacle => lawful.push((candidate, obstacle.is_some())),
             }
-            if lawful.len() >= wanted {
+            // Those after it rank after it, with gangs or without.
+            let enough = lawful.len() >= wanted && (own || grown >= MAX_GROWN);
+            if enough {
                 break;
             }
         }
         drop(outstanding);
+        if grown > 0 {
+            self.sort(&mut lawful);
+        }
         if asks && !lawful.is_empty() {
             lawful = match self.confirmed(lawful, args) {
                 Ok(confirmed) => confirmed,

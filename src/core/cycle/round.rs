@@ -73,6 +73,8 @@ pub(super) enum Due {
     Starving,
     /// Room was kept for it for another while.
     Keep,
+    /// Victims have to have left for it.
+    Hold,
 }
 
 impl Rounds {
@@ -409,6 +411,7 @@ impl Core {
                 Due::Words => self.say_now(now, gang),
                 Due::HalfBound => self.release_half_bound(now, gang),
                 Due::Keep => self.keep_step(now, gang),
+                Due::Hold => self.hold_expired(now, gang),
                 Due::Starving => {
                     let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
                     self.queue.call_gang(&cx, gang);

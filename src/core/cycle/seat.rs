@@ -134,6 +134,7 @@ impl Core {
         decision.gang = Some(gang.key.clone());
         decision.evaluated = u32::try_from(self.cluster.node_count()).unwrap_or(u32::MAX);
         self.order_by_need(&profile, &mut candidates);
+        let expected = self.lift_expectations(id);
         let at = Attempted { now, id, spec: &spec, profile: &profile, held: &held };
         let tried = if spec.has_topology() {
             let first = candidates.first()?.clone();
@@ -141,8 +142,9 @@ impl Core {
         } else {
             self.try_scope(&at, &Scope::all(), true, &mut candidates, &mut decision)
         };
-        let (blocked, kept) = match tried {
+        let (mut blocked, kept) = match tried {
             Tried::Seated(seated) => {
+                self.expectations_met(now, id, expected);
                 self.begin_round(now, id, &spec, &profile, seated, &mut decision);
                 return Some(decision);
             }
@@ -150,12 +152,27 @@ impl Core {
             Tried::Failed(blocked) => (blocked, false),
         };
         let mut text = self.blocked(&spec, held.all, &blocked);
-        if !kept && blocked.failure.is_rejected() {
+        let tried_all = !kept && blocked.failure.is_rejected() && !blocked.untried;
+        let mut planned = None;
+        if tried_all {
+            match self.plan_for_gang(&at, &candidates, &mut blocked, &decision) {
+                Ok(found) => planned = Some(found),
+                Err(why) if why.is_empty() => {}
+                Err(why) => text += &format!("; {why}"),
+            }
+        }
+        self.restore_expectations(expected);
+        if let Some(planned) = &planned {
+            text += &format!("; {}", planned.text);
+        } else if !kept && blocked.failure.is_rejected() {
             let wanted = wanted(Need::new(&spec, &held), &candidates);
             let says = self.keep_room(now, id, &spec, &profile, &wanted);
             text += &says.map(|says| format!(" ({says})")).unwrap_or_default();
         }
         self.fail_gang(now, id, &profile, &candidates, &blocked, kept, &text, &mut decision);
+        if let Some(planned) = planned {
+            self.start_gang_plan(&at, planned);
+        }
         if kept {
             return Some(decision);
         }
@@ -428,6 +445,7 @@ impl Core {
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         let message = format!("the scheduling cycle panicked: {}", text.unwrap_or("no message"));
         self.ledgers.clear();
+        self.put_back();
         self.drop_round(id);
         let gang = self.cluster.gang(id).map(Arc::clone)?;
         let own = |pod: &&PodId| self.bindings.get(pod).is_some_and(|b| b.round == Some(id));

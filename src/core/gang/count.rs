@@ -33,6 +33,13 @@ impl Count {
         Self { all: self.all + other.all, roles }
     }
 
+    /// These without the others.
+    #[must_use]
+    pub fn minus(&self, others: &Self) -> Self {
+        let roles = self.roles.iter().zip(&others.roles).map(|(a, b)| a.saturating_sub(*b));
+        Self { all: self.all.saturating_sub(others.all), roles: roles.collect() }
+    }
+
     /// Whether these are enough.
     #[must_use]
     pub fn suffices(&self, spec: &GangSpec) -> bool {

@@ -133,6 +133,8 @@ pub struct Pod {
     pub nominated_told: Option<Arc<str>>,
     /// When the kubelet took it.
     pub started: Option<Tick>,
+    /// When it last saved its work.
+    pub checkpoint: Option<Tick>,
     /// Its DisruptionTarget condition names a preemption or an eviction.
     pub disrupted: bool,
     /// Version last seen.

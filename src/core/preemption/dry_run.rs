@@ -112,6 +112,11 @@ fn split(cluster: &Cluster, pods: &[PodId]) -> (Vec<PodId>, Vec<PodId>, bool) {
     (protected, others, budgeted)
 }
 
+/// How many of these pods, the most important first, a budget protects.
+pub(super) fn protected(cluster: &Cluster, pods: &[PodId]) -> u32 {
+    u32::try_from(split(cluster, pods).0.len()).unwrap_or(u32::MAX)
+}
+
 /// The budgets that cover a pod.
 pub(crate) fn budgets_of(cluster: &Cluster, pod: PodId) -> impl Iterator<Item = &Arc<Budget>> {
     let group = cluster.pod(pod).map(|p| cluster.kin.group(p.group));

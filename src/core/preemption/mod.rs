@@ -1,16 +1,22 @@
 //! Preemption of pods: on which node, and of whom.
 //!
 //! Owns the choice, upstream's DefaultPreemption to the letter: who may be a victim,
-//! who is reprieved, which node is taken. Works on trials and changes nothing. Must
-//! never evict: the cycle carries a plan out, and keeps the budgets.
+//! who is reprieved, which node is taken; and who has to go with a member of a gang
+//! (`whole`), of which upstream knows nothing. Preemption for a gang is `gang`'s. Works on
+//! trials and changes nothing. Must never evict: the cycle carries a plan out, and keeps
+//! the budgets.
 
 mod candidates;
 mod dry_run;
+pub(crate) mod gang;
 mod rule;
+mod whole;
 
 pub(crate) use candidates::Candidates;
+use dry_run::protected;
 pub(crate) use dry_run::{budgets_of, sort_by_importance};
 pub(crate) use rule::refusal;
+pub(crate) use whole::{bound_by, held, members, with_gangs};
 
 use std::cmp::Reverse;
 use std::sync::Arc;

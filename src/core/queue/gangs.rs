@@ -79,6 +79,8 @@ pub(crate) enum GangPlace {
     InFlight,
     /// Its cycle panicked: left alone until it changes.
     Quarantined,
+    /// Pods are being made to go for it: not tried before that is settled.
+    Held,
 }
 
 impl GangPlace {
@@ -88,7 +90,7 @@ impl GangPlace {
             Self::Idle => "gated",
             Self::Active | Self::InFlight => "active",
             Self::Backoff { .. } => "backoff",
-            Self::Waiting => "unschedulable",
+            Self::Waiting | Self::Held => "unschedulable",
             Self::Quarantined => "quarantined",
         }
     }
@@ -334,6 +336,34 @@ impl Queue {
         }
     }
 
+    /// Pods are being made to go for it: it is not tried until that is settled.
+    pub(crate) fn hold_gang(&mut self, gang: GangId) {
+        self.unlink_gang(gang);
+        if let Some(entry) = self.gangs.entries.get_mut(&gang) {
+            entry.place = GangPlace::Held;
+        }
+    }
+
+    /// That is settled: it is tried after backing off, or at once.
+    pub(crate) fn unhold_gang(&mut self, cx: &QueueCx<'_>, gang: GangId, at_once: bool) {
+        if !self.gang(gang).is_some_and(|entry| entry.place == GangPlace::Held) {
+            return;
+        }
+        if at_once {
+            self.gang_again(cx, gang);
+        } else {
+            self.retry_gang(cx, gang);
+        }
+    }
+
+    /// What it waited for has come about: it is tried now, whatever it waits for else.
+    pub(crate) fn gang_now(&mut self, cx: &QueueCx<'_>, gang: GangId) {
+        let place = self.gang(gang).map(|entry| entry.place);
+        if let Some(GangPlace::Waiting | GangPlace::Backoff { error: false, .. }) = place {
+            self.gang_again(cx, gang);
+        }
+    }
+
     /// All it needs is on its way: it is not tried until that is over.
     pub(crate) fn gang_departs(&mut self, gang: GangId) {
         self.unlink_gang(gang);
@@ -408,7 +438,7 @@ impl Queue {
                 self.gangs.backoff.insert((expiry, key, arrival, gang));
             }
             GangPlace::Waiting => drop(self.gangs.waiting.insert(gang)),
-            GangPlace::Idle | GangPlace::InFlight | GangPlace::Quarantined => {}
+            GangPlace::Idle | GangPlace::InFlight | GangPlace::Quarantined | GangPlace::Held => {}
         }
         if let Some(entry) = self.gangs.entries.get_mut(&gang) {
             (entry.place, entry.linked) = (place, Some(key));
@@ -426,7 +456,7 @@ impl Queue {
                 self.gangs.backoff.remove(&(expiry, key, arrival, gang));
             }
             GangPlace::Waiting => drop(self.gangs.waiting.remove(&gang)),
-            GangPlace::Idle | GangPlace::InFlight | GangPlace::Quarantined => {}
+            GangPlace::Idle | GangPlace::InFlight | GangPlace::Quarantined | GangPlace::Held => {}
         }
     }
 
@@ -532,7 +562,9 @@ impl Queue {
             *match place {
                 GangPlace::Active | GangPlace::InFlight => &mut counts.active,
                 GangPlace::Backoff { .. } => &mut counts.backoff,
-                GangPlace::Waiting | GangPlace::Quarantined => &mut counts.unschedulable,
+                GangPlace::Waiting | GangPlace::Quarantined | GangPlace::Held => {
+                    &mut counts.unschedulable
+                }
                 GangPlace::Idle => &mut counts.incomplete,
             } += 1;
         }
@@ -547,7 +579,7 @@ impl Queue {
             *match place {
                 GangPlace::Active | GangPlace::InFlight => &mut counts.0,
                 GangPlace::Backoff { .. } => &mut counts.1,
-                GangPlace::Waiting | GangPlace::Quarantined => &mut counts.2,
+                GangPlace::Waiting | GangPlace::Quarantined | GangPlace::Held => &mut counts.2,
                 GangPlace::Idle => &mut counts.3,
             } += pods.len();
         }

@@ -71,6 +71,15 @@ pub enum Observation {
         /// How many.
         victims: usize,
     },
+    /// Victims of a gang were chosen.
+    GangPreemption {
+        /// How many.
+        victims: usize,
+        /// Of how many gangs.
+        gangs: usize,
+        /// Seconds of work that they lose.
+        lost_seconds: u64,
+    },
     /// A preemption was carried out, or given up.
     PreemptionDone {
         /// `success` or `error`.

@@ -7,7 +7,7 @@ use crate::cluster::{Cluster, NodeId};
 use crate::cycle::{Prepared, Trial};
 use crate::framework::{Code, ExtensionPoint, Profile};
 use crate::model::PodShape;
-use crate::preemption::{Candidates, nothing_found, refusal};
+use crate::preemption::{Candidates, nothing_found, refusal, with_gangs};
 
 /// Tries every node, keeps nothing.
 pub(super) fn explain(
@@ -45,8 +45,8 @@ pub(super) fn explain(
                 candidates.try_node(&mut trial, node, me.id, true);
             }
             drop(trial);
-            view = draw(&candidates, cluster, ties);
-            said(&candidates, cluster)
+            view = draw(&candidates, cluster, shape.priority, ties);
+            said(&candidates, cluster, shape.priority)
         }
     };
     out.message.push(' ');
@@ -54,10 +54,17 @@ pub(super) fn explain(
     out.preemption = Some(view);
 }
 
-fn draw(candidates: &Candidates, cluster: &Cluster, ties: Option<TieSeed>) -> PreemptionView {
+fn draw(
+    candidates: &Candidates,
+    cluster: &Cluster,
+    priority: i32,
+    ties: Option<TieSeed>,
+) -> PreemptionView {
     let best: Vec<NodeId> = candidates.best().map(|c| c.node).collect();
     let name = |node: NodeId| cluster.node(node).name.to_string();
     let victims = candidates.ranked().map(|candidate| {
+        let whole = with_gangs(cluster, candidate, priority).ok().flatten();
+        let candidate = whole.as_ref().unwrap_or(&**candidate);
         let keys = candidate.victims.iter().filter_map(|v| cluster.pod(*v));
         let mut pods: Vec<String> = keys.map(|p| p.key.to_string()).collect();
         pods.sort_unstable();
@@ -70,9 +77,17 @@ fn draw(candidates: &Candidates, cluster: &Cluster, ties: Option<TieSeed>) -> Pr
 }
 
 /// The message: a cycle would carry out the best plan that breaks no budget.
-fn said(candidates: &Candidates, cluster: &Cluster) -> String {
+fn said(candidates: &Candidates, cluster: &Cluster, priority: i32) -> String {
     let mut in_the_way = Vec::new();
     for candidate in candidates.ranked() {
+        let whole = match with_gangs(cluster, candidate, priority) {
+            Ok(whole) => whole,
+            Err(why) => {
+                in_the_way.push(why.into());
+                continue;
+            }
+        };
+        let candidate = whole.as_ref().unwrap_or(&**candidate);
         match refusal(cluster, &candidate.victims, |_| 0) {
             Some(why) => in_the_way.push(why.into()),
             None => {

@@ -1,7 +1,8 @@
 //! Evictions by a scheduler, judged on the API server's truth.
 //!
 //! S4: a budget that guards the victim had room for it. S5: the victim is less
-//! important than the pod that it makes room for, which may preempt at all.
+//! important than the pod that it makes room for, which may preempt at all; a gang that
+//! lost members by nothing else has its minimum, or nobody (see `gangs`).
 
 use muster_api::k8s::Pod;
 use muster_core::io::Tick;
@@ -25,6 +26,7 @@ impl Checker {
     ) {
         let name = full_name(victim);
         self.guarded(now, victim, budgets);
+        self.pushed_out(victim);
         let Some(preemptor) = preemptor else { return };
         let priority = |pod: &Pod| pod.spec.priority.unwrap_or(0);
         let (high, low) = (priority(preemptor), priority(victim));

@@ -2,7 +2,8 @@
 //!
 //! S2: at rest a gang is whole or absent, unless it was whole before, or somebody else
 //! bound a member; a part that crashes and lost calls have left bound is gone when its
-//! time is over. L1: no gang of one shape waits for which there is room node by node.
+//! time is over. S5: a gang that was whole and lost members to others only is whole still,
+//! or absent. L1: no gang of one shape waits for which there is room node by node.
 //! Must never ask a scheduler.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,6 +48,10 @@ pub(super) struct Gang {
     foreign: bool,
     /// Since when only a part is bound.
     half_since: Option<Tick>,
+    /// UIDs of members that had to go for others, while it was whole.
+    pushed_out: BTreeSet<String>,
+    /// UIDs of members that counted and do so no more.
+    lost: BTreeSet<String>,
 }
 
 impl Gang {
@@ -62,6 +67,7 @@ impl Gang {
         };
         let counted = before.filter(|pod| counts(pod));
         if let Some(counted) = counted.filter(|_| !member.is_some_and(|pod| counts(pod))) {
+            self.lost.insert(counted.metadata.uid.clone());
             self.left.insert(id, (now, counted));
         }
     }
@@ -138,6 +144,35 @@ impl Checker {
         }
     }
 
+    /// A scheduler has a pod go for another.
+    pub(super) fn pushed_out(&mut self, victim: &Pod) {
+        let Some(name) = group_name(victim) else { return };
+        let key = (victim.metadata.namespace.clone(), name.to_owned());
+        let gang = self.gangs.entry(key).or_default();
+        if gang.whole {
+            gang.pushed_out.insert(victim.metadata.uid.clone());
+        }
+    }
+
+    /// S5 at rest: whoever pushed members of a gang out left it whole, or took all.
+    fn cut(&self, budgets: &[StoredBudget]) -> Vec<String> {
+        let mut found = Vec::new();
+        for ((namespace, name), gang) in self.gangs.iter().filter(|_| self.terms.calm) {
+            let Some(group) = gang.group.as_ref().filter(|_| !gang.pushed_out.is_empty()) else {
+                continue;
+            };
+            let guarded = gang.live().any(|pod| budgets.iter().any(|b| b.spec.covers(pod)));
+            let otherwise = gang.foreign || !gang.lost.is_subset(&gang.pushed_out);
+            let all = gang.members.values().map(|pod| &**pod).filter(|pod| counts(pod));
+            let count = gang.live().count();
+            if !guarded && !otherwise && count > 0 && !is_met(group, all) {
+                let least = group.spec.min_member();
+                found.push(format!("{namespace}/{name} was left with {count} of {least} members"));
+            }
+        }
+        found
+    }
+
     /// S2 at rest; `calm` is since when nothing has gone wrong any more.
     pub(crate) fn half_bound(&mut self, now: Tick, calm: Tick, budgets: &[StoredBudget]) {
         let mut found = Vec::new();
@@ -165,6 +200,9 @@ impl Checker {
         }
         for what in found {
             self.violation(now, "S2", &what);
+        }
+        for what in self.cut(budgets) {
+            self.violation(now, "S5", &what);
         }
     }
 }

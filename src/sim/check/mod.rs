@@ -85,6 +85,8 @@ struct Terms {
     behind: Micros,
     /// Two processes never both believe that they may write.
     one_writer: bool,
+    /// Nothing goes wrong: what was begun is carried out.
+    calm: bool,
 }
 
 impl Terms {
@@ -103,13 +105,14 @@ impl Terms {
         let late = drawn(&[Fault::SlowWatch, Fault::CutStream]) || !plan.blows.is_empty();
         let sees_all = !(blind || several || plan.kills() && late);
         let behind = if late { MINUTE } else { SECOND };
-        Self { sees_all, behind, one_writer: !(jumps && (several || plan.kills())) }
+        let calm = plan.is_empty() && !several;
+        Self { sees_all, behind, one_writer: !(jumps && (several || plan.kills())), calm }
     }
 }
 
 impl Default for Terms {
     fn default() -> Self {
-        Self { sees_all: true, behind: SECOND, one_writer: true }
+        Self { sees_all: true, behind: SECOND, one_writer: true, calm: true }
     }
 }
 

@@ -11,7 +11,7 @@ use muster_core::{CacheView, QueueView, QueuedPod};
 use super::Finding;
 use super::fit::Room;
 use crate::model::api::Api;
-use crate::model::objects::is_terminal;
+use crate::model::objects::{group_name, is_terminal};
 use crate::model::requests::{Amounts, amounts, pod_requests};
 use crate::scenario::{SCHEDULER_NAME, SchedulerSpec};
 
@@ -107,7 +107,8 @@ impl<'a> Truth<'a> {
         Room::new(node, here.chain(expected)).fits(pod, self.rules)
     }
 
-    /// A node that the pod could have made room on for certain: no budget has a say.
+    /// A node that the pod could have made room on for certain: no budget and no gang has a
+    /// say.
     fn could_make_room(&self, pod: &Pod) -> Option<&'a str> {
         let never = pod.spec.preemption_policy.as_deref() == Some("Never");
         if never || !self.rules.has("DefaultPreemption") {
@@ -120,6 +121,7 @@ impl<'a> Truth<'a> {
         }
         let free = |other: &&Pod| {
             other.metadata.deletion_timestamp.is_none()
+                && group_name(other).is_none()
                 && !self.api.budgets().iter().any(|b| b.spec.covers(other))
         };
         let mut nodes = self.api.nodes().filter(|node| {

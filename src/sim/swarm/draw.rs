@@ -9,7 +9,7 @@ use std::sync::Arc;
 use muster_api::k8s::{PriorityClass, Quantity, ResourceList, Taint};
 
 use super::focus::Focus;
-use super::{gangs, near, pods, policies};
+use super::{contend, gangs, near, pods, policies};
 use crate::model::budget::{Amount, Budget};
 use crate::rng::Rng;
 use crate::scenario::{
@@ -72,6 +72,10 @@ pub fn draw(seed: u64) -> Scenario {
     let mut workloads = pods::draw(&mut draw, span, ranked);
     focus.crowd(&mut special, &mut workloads);
     focus.strand(&mut special, &mut workloads);
+    let mut chances = Draw(Rng::new(seed).split("contend", 0));
+    let contended = chances
+        .chance(contend::WORLDS)
+        .then(|| contend::draw(&mut chances, &mut nodes, &mut workloads));
     let classes = draw_classes(&mut draw, &mut workloads);
     let mut scheduler = draw_scheduler(&mut draw);
     let mut events = draw_events(&mut draw, &nodes, &workloads, span);
@@ -79,6 +83,7 @@ pub fn draw(seed: u64) -> Scenario {
     if budgets.is_empty() && focus.room {
         budgets = draw_budgets(&mut special, &workloads, ranked);
     }
+    budgets = contended.unwrap_or(budgets);
     let mut faults = draw_faults(&mut draw, scheduler.replicas, span);
     focus.spend(&mut special, &mut faults);
     scheduler.allow_budget_violations = !budgets.is_empty() && draw.chance(15);

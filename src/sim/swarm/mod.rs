@@ -8,6 +8,7 @@
 //! whoever has seeds to run may spread them.
 
 mod brain;
+mod contend;
 mod draw;
 mod focus;
 mod gangs;

@@ -11,6 +11,7 @@ mod jobs;
 mod lifecycle;
 mod nodes;
 mod permit;
+mod preempt;
 mod record;
 
 use std::collections::BTreeSet;

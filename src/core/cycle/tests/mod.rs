@@ -10,6 +10,7 @@ mod gang;
 mod gang_counts;
 mod gang_ended;
 mod gang_permit;
+mod gang_preempt;
 mod gang_room;
 mod gang_rounds;
 mod harness;
