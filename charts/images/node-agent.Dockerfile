@@ -7,6 +7,7 @@
 # the GNU C library. So the loader and the libraries that the two need are copied, and nothing else.
 ARG RUST=1.95
 FROM rust:${RUST}-slim-trixie AS build
+ARG TARGETARCH
 WORKDIR /build
 COPY . .
 ENV RUSTFLAGS="--remap-path-prefix=/build=muster" CARGO_INCREMENTAL=0

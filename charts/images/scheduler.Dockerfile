@@ -7,6 +7,7 @@
 # builder for each is much faster); nothing is cross-compiled, because one dependency has C and assembly in it.
 ARG RUST=1.95
 FROM rust:${RUST}-alpine AS build
+ARG TARGETARCH
 RUN apk add --no-cache musl-dev ca-certificates
 WORKDIR /build
 COPY . .
