@@ -62,11 +62,11 @@ pub(crate) fn entries(text: &str) -> Result<Vec<Entry>> {
 fn descriptions_and_defaults_are_found() {
     let text = "# About the file.\n\
         # -- One.\n# More of it.\na: 1\n\
-        b:\n  # -- Two.\n  c:\n    d: {x: y}\n    e: []\n  f:\n    # -- Three.\n    g: \"\"\n";
+        b:\n  # -- Two.\n  c:\n    d: {x: z}\n    e: []\n  f:\n    # -- Three.\n    g: \"\"\n";
     let found = entries(text).unwrap();
     let expected = [
         ("a", "One. More of it.", "1"),
-        ("b.c", "Two.", r#"{"d":{"x":"y"},"e":[]}"#),
+        ("b.c", "Two.", r#"{"d":{"x":"z"},"e":[]}"#),
         ("b.f.g", "Three.", "\"\""),
     ];
     let found: Vec<_> = found
