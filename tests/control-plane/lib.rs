@@ -19,16 +19,20 @@
 
 mod binaries;
 mod certs;
+mod helm;
 mod objects;
 mod plane;
 mod process;
+mod rights;
 mod servers;
 #[cfg(test)]
 mod tests;
 
 pub use binaries::{Binaries, Tool, binaries, binary, version};
+pub use helm::helm;
 pub use objects::{
     GRACE_SECONDS, RUN_SECONDS, bind, create_nodes, create_objects, create_pods, node, pod,
 };
 pub use plane::{Builder, ControlPlane, KUBE_SCHEDULER};
 pub use process::{Process, cpu_seconds, spawn};
+pub use rights::{Asked, Right, asked, rights, unused};

@@ -280,6 +280,21 @@ impl ControlPlane {
         Ok(path)
     }
 
+    /// A kubeconfig with a token, in the file `NAME.kubeconfig`.
+    pub fn token_kubeconfig(&self, name: &str, token: &str) -> Result<PathBuf> {
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "test",
+            "clusters": [{"name": "test", "cluster": {
+                "server": self.url(), "certificate-authority": self.dir().join("ca.crt"),
+            }}],
+            "users": [{"name": name, "user": {"token": token}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": name}}],
+        });
+        let path = self.dir().join(format!("{name}.kubeconfig"));
+        fs::write(&path, serde_json::to_vec(&config)?)?;
+        Ok(path)
+    }
+
     /// The kubeconfig of an administrator.
     pub fn admin_kubeconfig(&self) -> Result<PathBuf> {
         self.kubeconfig("admin", &["system:masters"])

@@ -234,6 +234,48 @@ mod tests {
         text.lines().filter(|line| line.starts_with(prefix)).map(str::to_owned).collect()
     }
 
+    /// `docs/node-metrics.md` is made from the code: this test rewrites it and fails if it was out of date.
+    #[test]
+    fn the_book_lists_every_metric_of_the_agent() {
+        let Metrics {
+            registry: _,
+            began: _,
+            alive: _,
+            ready: _,
+            writes,
+            readings,
+            predictions,
+            last_write,
+            conditions,
+            devices,
+            health,
+            gpu,
+        } = Metrics::new();
+        let mut all = vec![writes.desc(), readings.desc(), predictions.desc(), last_write.desc()];
+        all.extend([conditions.desc(), devices.desc(), health.desc()]);
+        all.extend(gpu.iter().map(|(gauge, _)| gauge.desc()));
+        let mut rows: Vec<String> = all
+            .into_iter()
+            .flatten()
+            .map(|desc| {
+                let kind = if desc.fq_name.ends_with("_total") { "counter" } else { "gauge" };
+                let labels = desc.variable_labels.join(", ");
+                format!("| `{}` | {kind} | {labels} | {} |\n", desc.fq_name, desc.help)
+            })
+            .collect();
+        rows.sort();
+        let page = format!(
+            "# Metrics of the node agent\n\n`/metrics` of `muster-node-agent run` in Prometheus' text form, beside the usual \
+             `process_*`. This page is generated from the\ncode.\n\n| name | kind | labels | meaning |\n|---|---|---|---|\n{}",
+            rows.concat()
+        );
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/node-metrics.md");
+        if std::fs::read_to_string(path).unwrap_or_default() != page {
+            std::fs::write(path, page).unwrap();
+            panic!("docs/node-metrics.md was out of date and has been rewritten: commit it");
+        }
+    }
+
     #[test]
     fn a_gpu_that_is_gone_is_gone_from_the_metrics() {
         let metrics = Metrics::new();

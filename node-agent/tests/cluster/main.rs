@@ -9,4 +9,5 @@ mod idle;
 mod kubelet;
 mod policy;
 mod recovery;
+mod rights;
 mod support;

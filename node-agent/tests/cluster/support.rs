@@ -47,8 +47,7 @@ impl Cluster {
             cluster.create(&definition).await?;
         }
         cluster.apply(include_str!("node-resource-topology.yaml")).await?;
-        cluster.apply(include_str!("../../deploy/rbac.yaml")).await?;
-        cluster.apply(include_str!("../../deploy/policy.yaml")).await?;
+        cluster.apply(include_str!("rights.yaml")).await?;
         for kind in [
             "muster.dev/v1alpha1/nodetopologies",
             "topology.node.k8s.io/v1alpha2/noderesourcetopologies",
