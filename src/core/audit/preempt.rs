@@ -207,13 +207,14 @@ impl Audit {
             wrong.push(format!("{name} does not fit {node} without its victims: {why}"));
         }
         self.expect(&mut left, &node, name);
-        for victim in &plan.victims {
-            let known = self.world.pods.get(&victim.name);
-            let Some(back) = known.filter(|p| p.node() == Some(&*node)) else { continue };
+        for unit in self.units(plan) {
             let mut with = left.clone();
-            with.add(&victim.name, &back.load);
-            if !back.deleting && pod.wants.judge(rules, &node, there, &with) == Answer::Yes {
-                wrong.push(format!("{name} fits {node} though {} stays", victim.name));
+            let back = unit.iter().filter_map(|n| Some((*n, self.world.pods.get(*n)?)));
+            let back = back.filter(|(_, p)| p.node() == Some(&*node));
+            back.for_each(|(n, p)| with.add(n, &p.load));
+            let some = with.pods.len() > left.pods.len();
+            if some && pod.wants.judge(rules, &node, there, &with) == Answer::Yes {
+                wrong.push(format!("{name} fits {node} though {unit:?} stay"));
             }
         }
         wrong.into_iter().for_each(|what| self.violation("S5", what));

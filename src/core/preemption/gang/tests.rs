@@ -219,6 +219,7 @@ fn plans_are_about_as_cheap_as_any_can_be() {
             cases += 1;
             let Some(plan) = plans.first() else {
                 missed += 1;
+                println!("seed {seed}, force {force}: not found, {} kinds", ground.asks.len());
                 continue;
             };
             let gone: BTreeSet<u32> = plan.marks.iter().copied().collect();
