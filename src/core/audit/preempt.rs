@@ -164,7 +164,11 @@ impl Audit {
         let nodes: BTreeSet<&str> = victims.iter().filter_map(|p| p.node()).collect();
         let own = match nodes.len() {
             1 => nodes.first().copied()?,
-            _ => nodes.into_iter().find(|node| pod.is_expected_on(node))?,
+            // What was asked for last says it best.
+            _ => {
+                let told = nodes.iter().find(|node| pod.was_told(node));
+                told.or_else(|| nodes.iter().find(|node| pod.is_expected_on(node))).copied()?
+            }
         };
         let gangs: BTreeSet<&str> = victims
             .iter()
@@ -174,7 +178,7 @@ impl Audit {
         let strays = |p: &&Pod| {
             p.node() != Some(own) && !p.gang.as_deref().is_some_and(|gang| gangs.contains(gang))
         };
-        (!victims.iter().any(|p| strays(p))).then(|| own.to_owned())
+        (!victims.iter().any(strays)).then(|| own.to_owned())
     }
 
     /// With all of them gone the pod fits, with one of them back it does not.

@@ -21,6 +21,9 @@ use crate::plugins::names;
 use crate::preemption::gang::{Amounts, Ask, Bond, Ground, Mark, Spot, Takes};
 use crate::preemption::{bound_by, budgets_of, held, members};
 
+/// The number of the budget that guards a pod, if one does; `Err`: several do.
+type Guard = Result<Option<(u32, Arc<Budget>)>, ()>;
+
 /// What was found.
 #[derive(Default)]
 pub(super) struct Survey {
@@ -34,8 +37,8 @@ pub(super) struct Survey {
     marks: IdMap<PodId, u32>,
     bonds: IdMap<GangId, u32>,
     budgets: BTreeMap<(Box<str>, Box<str>), u32>,
-    /// The budget that guards pods with the same labels; `Err`: there are several.
-    guards: IdMap<GroupId, Result<Option<(u32, Arc<Budget>)>, ()>>,
+    /// By pods with the same labels.
+    guards: IdMap<GroupId, Guard>,
 }
 
 impl Survey {
@@ -229,12 +232,7 @@ impl Core {
     }
 
     /// The budget that guards a pod.
-    fn guard(
-        &self,
-        survey: &mut Survey,
-        pod: PodId,
-        group: GroupId,
-    ) -> Result<Option<(u32, Arc<Budget>)>, ()> {
+    fn guard(&self, survey: &mut Survey, pod: PodId, group: GroupId) -> Guard {
         if !self.cluster.policies().has_budgets() {
             return Ok(None);
         }
