@@ -108,7 +108,7 @@ impl Audit {
     }
 
     /// Victims as they go: members of gangs that go whole together.
-    fn units<'a>(&'a self, plan: &'a Plan) -> Vec<BTreeSet<&'a str>> {
+    pub(super) fn units<'a>(&'a self, plan: &'a Plan) -> Vec<BTreeSet<&'a str>> {
         let mut gangs: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         let mut units = Vec::new();
         for (victim, pod) in self.victims(plan).filter(|(_, pod)| !pod.deleting) {

@@ -186,6 +186,11 @@ impl Pod {
         self.expected.iter().flatten().any(|expected| expected == node)
     }
 
+    /// Whether the core last asked for it to be expected on the node.
+    pub(super) fn was_told(&self, node: &str) -> bool {
+        self.expected[1].as_deref() == Some(node)
+    }
+
     /// Whether budgets guard it for certain, if it is that incarnation.
     pub(super) fn is_guarded(&self, uid: &str) -> bool {
         self.uid == uid && self.ready && !self.deleting

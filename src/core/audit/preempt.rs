@@ -164,7 +164,11 @@ impl Audit {
         let nodes: BTreeSet<&str> = victims.iter().filter_map(|p| p.node()).collect();
         let own = match nodes.len() {
             1 => nodes.first().copied()?,
-            _ => nodes.into_iter().find(|node| pod.is_expected_on(node))?,
+            // What was asked for last says it best.
+            _ => {
+                let told = nodes.iter().find(|node| pod.was_told(node));
+                told.or_else(|| nodes.iter().find(|node| pod.is_expected_on(node))).copied()?
+            }
         };
         let gangs: BTreeSet<&str> = victims
             .iter()
@@ -174,7 +178,7 @@ impl Audit {
         let strays = |p: &&Pod| {
             p.node() != Some(own) && !p.gang.as_deref().is_some_and(|gang| gangs.contains(gang))
         };
-        (!victims.iter().any(|p| strays(p))).then(|| own.to_owned())
+        (!victims.iter().any(strays)).then(|| own.to_owned())
     }
 
     /// With all of them gone the pod fits, with one of them back it does not.
@@ -207,13 +211,14 @@ impl Audit {
             wrong.push(format!("{name} does not fit {node} without its victims: {why}"));
         }
         self.expect(&mut left, &node, name);
-        for victim in &plan.victims {
-            let known = self.world.pods.get(&victim.name);
-            let Some(back) = known.filter(|p| p.node() == Some(&*node)) else { continue };
+        for unit in self.units(plan) {
             let mut with = left.clone();
-            with.add(&victim.name, &back.load);
-            if !back.deleting && pod.wants.judge(rules, &node, there, &with) == Answer::Yes {
-                wrong.push(format!("{name} fits {node} though {} stays", victim.name));
+            let back = unit.iter().filter_map(|n| Some((*n, self.world.pods.get(*n)?)));
+            let back = back.filter(|(_, p)| p.node() == Some(&*node));
+            back.for_each(|(n, p)| with.add(n, &p.load));
+            let some = with.pods.len() > left.pods.len();
+            if some && pod.wants.judge(rules, &node, there, &with) == Answer::Yes {
+                wrong.push(format!("{name} fits {node} though {unit:?} stay"));
             }
         }
         wrong.into_iter().for_each(|what| self.violation("S5", what));

@@ -77,6 +77,8 @@ impl Core {
             blocked.failure.rejectors |= 1 << plugin;
         }
         match self.try_plans(at, candidates, &found.ground, force, decision) {
+            // In another order all fit: that is no reason to have anybody go.
+            Some((_, (_, gone))) if gone.is_empty() => Err(String::new()),
             Some((plan, tested)) => Ok(self.planned(at, &found.ground, &plan, tested)),
             None => Err(found.nothing()),
         }

@@ -189,9 +189,11 @@ impl Core {
     }
 
     /// Where members are expected must not stand in the way of their own gang: they are
-    /// expected nowhere while it is tried. Nobody is told.
+    /// expected nowhere while it is tried. Nobody is told. A process before this one may have
+    /// written it; of room that is kept otherwise each member has its own part.
     pub(super) fn lift_expectations(&mut self, id: GangId) -> Expected {
-        if !self.holds.contains_key(&id) {
+        if self.keep.as_ref().is_some_and(|keep| keep.is_for(id)) || !self.cluster.has_nominations()
+        {
             return Vec::new();
         }
         let members: Vec<PodId> = self.queue.gathered(id).collect();

@@ -21,6 +21,9 @@ use crate::plugins::names;
 use crate::preemption::gang::{Amounts, Ask, Bond, Ground, Mark, Spot, Takes};
 use crate::preemption::{bound_by, budgets_of, held, members};
 
+/// The number of the budget that guards a pod, if one does; `Err`: several do.
+type Guard = Result<Option<(u32, Arc<Budget>)>, ()>;
+
 /// What was found.
 #[derive(Default)]
 pub(super) struct Survey {
@@ -29,42 +32,37 @@ pub(super) struct Survey {
     pub(super) guarded: usize,
     /// Pods that were refused lately.
     refused: usize,
-    /// Pods of no lower priority.
-    high: usize,
     resources: Vec<ResId>,
     /// Marks by pod.
     marks: IdMap<PodId, u32>,
     bonds: IdMap<GangId, u32>,
     budgets: BTreeMap<(Box<str>, Box<str>), u32>,
-    /// The budget that guards pods with the same labels; `Err`: there are several.
-    guards: IdMap<GroupId, Result<Option<(u32, Arc<Budget>)>, ()>>,
+    /// By pods with the same labels.
+    guards: IdMap<GroupId, Guard>,
 }
 
 impl Survey {
-    /// Why no plan was found.
+    /// Why no plan was found; nothing if there is nobody of lower priority.
     pub(super) fn nothing(&self) -> String {
-        let mut why = Vec::new();
-        let mut count = |pods: usize, what: &str| {
-            if pods > 0 {
-                why.push(format!("{pods} {what}"));
-            }
-        };
-        count(self.high, "of no lower priority");
-        count(self.guarded, "under two PodDisruptionBudgets");
         let spent = |m: &&Mark| m.budget.is_some_and(|b| self.ground.budgets[b as usize] == 0);
-        count(
-            self.ground.marks.iter().filter(spent).count(),
-            "whose PodDisruptionBudget forbids it",
-        );
-        count(self.refused, "whose eviction was refused");
-        match (self.ground.marks.is_empty(), why.is_empty()) {
-            (true, true) => "preemption: no pod could make room".to_owned(),
-            (true, false) => format!("preemption: no pod may go: {}", why.join(", ")),
+        let spent = self.ground.marks.iter().filter(spent).count();
+        let stay: Vec<String> = [
+            (self.guarded, "under two PodDisruptionBudgets"),
+            (spent, "whose PodDisruptionBudget forbids it"),
+            (self.refused, "whose eviction was refused"),
+        ]
+        .into_iter()
+        .filter(|(pods, _)| *pods > 0)
+        .map(|(pods, why)| format!("{pods} {why}"))
+        .collect();
+        let stay = stay.join(", ");
+        match (self.ground.marks.is_empty(), stay.is_empty()) {
+            (true, true) => String::new(),
+            (true, false) => format!("preemption: no pod may go: {stay}"),
             (false, true) => "preemption: not enough room even without all that may go".to_owned(),
-            (false, false) => format!(
-                "preemption: not enough room even without all that may go; stay: {}",
-                why.join(", ")
-            ),
+            (false, false) => {
+                format!("preemption: not enough room even without all that may go; stay: {stay}")
+            }
         }
     }
 
@@ -214,7 +212,6 @@ impl Core {
             return None;
         }
         if record.priority >= priority {
-            survey.high += 1;
             return None;
         }
         let Ok(budget) = self.guard(survey, pod, record.group) else {
@@ -235,12 +232,7 @@ impl Core {
     }
 
     /// The budget that guards a pod.
-    fn guard(
-        &self,
-        survey: &mut Survey,
-        pod: PodId,
-        group: GroupId,
-    ) -> Result<Option<(u32, Arc<Budget>)>, ()> {
+    fn guard(&self, survey: &mut Survey, pod: PodId, group: GroupId) -> Guard {
         if !self.cluster.policies().has_budgets() {
             return Ok(None);
         }

@@ -41,7 +41,8 @@ pub(super) fn draw(
         let priority = draw.one(&[0, 0, 10]);
         let size = draw_size(draw);
         let mut low = workload(draw, &name, priority, 0, size, gang);
-        if draw.chance(20) {
+        // What a set has that ends is made again, for ever.
+        if draw.chance(20) && matches!(low.shape, Shape::Pods { .. }) {
             let most = draw.time(20 * SECOND, 200 * SECOND);
             low.runtime = Some(Runtime { min: most, max: most });
         }

@@ -200,3 +200,53 @@ fn a_nomination_is_no_reservation_and_explains_why_nothing_fits() {
     history.input(&delete_pod("a")).fail("p", crate::Outcome::Unschedulable).over();
     history.expect(&["L1"]);
 }
+
+fn group(name: &str, min: i32) -> Input {
+    let mut wire = muster_api::muster::PodGroup::default();
+    (wire.metadata.namespace, wire.metadata.name) = ("default".into(), name.into());
+    wire.spec.min_member = Some(min);
+    Input::Object(Box::new(Object::PodGroup(wire)))
+}
+
+fn of(mut wire: k8s::Pod, group: &str) -> k8s::Pod {
+    wire.metadata.labels.insert("muster.dev/pod-group".into(), group.into());
+    wire
+}
+
+/// A node for 6 CPUs full of three members of a gang that needs two, or three.
+fn gang_node(min: i32) -> History {
+    let mut history = History::new();
+    history.node(node("n").cpu("6")).input(&group("low", min));
+    for name in ["a", "b", "c"] {
+        history.pod(of(runs(name, 1, "2"), "low"));
+    }
+    history
+}
+
+#[test]
+fn s5_a_gang_is_not_left_below_its_minimum() {
+    let one = |min: i32| {
+        let mut history = gang_node(min);
+        history.pod(pod("p").priority(10).req(&[("cpu", "2")]));
+        history
+    };
+    one(2).evict(1, "a", true).over().expect(&[]);
+    one(3).evict(1, "a", true).over().expect(&["S5"]);
+    one(3).evict(1, "a", true).evict(2, "b", true).evict(3, "c", true).over().expect(&[]);
+}
+
+#[test]
+fn s5_a_gang_has_as_many_go_as_it_needs() {
+    let high = |need: i32| {
+        let mut history = gang_node(1);
+        history.input(&group("high", need));
+        for name in ["p", "q"] {
+            history.pod(of(pod(name).priority(10).req(&[("cpu", "2")]), "high"));
+        }
+        history
+    };
+    high(2).evict(1, "a", true).evict(2, "b", true).over().expect(&[]);
+    high(2).evict(1, "a", true).over().expect(&["S5"]);
+    high(1).evict(1, "a", true).over().expect(&[]);
+    high(1).evict(1, "a", true).evict(2, "b", true).over().expect(&["S5"]);
+}

@@ -45,6 +45,8 @@ struct Search<'t, 'g> {
     trade: &'t mut Trade<'g>,
     spots: &'g [u32],
     style: Style,
+    /// Whether the last ask goes first.
+    backwards: bool,
     seats: IdMap<u32, Seats>,
 }
 
@@ -75,8 +77,11 @@ impl Ground {
                 let pods: usize = spots.iter().map(|at| self.spots[*at as usize].marks.len()).sum();
                 let emptied = (pods <= MAX_EMPTIED).then_some(Style::Emptied);
                 let styles = [Style::Full, Style::Shared].into_iter().chain(emptied);
-                let plans = styles.filter_map(|style| {
-                    let plan = Search::new(&mut trade, spots, style).run(domain);
+                // Of members that differ, either may be the harder to seat.
+                let orders = if self.asks.len() > 1 { &[false, true][..] } else { &[false] };
+                let ways = styles.flat_map(|style| orders.iter().map(move |back| (style, *back)));
+                let plans = ways.filter_map(|way| {
+                    let plan = Search::new(&mut trade, spots, way).run(domain);
                     trade.reset();
                     plan
                 });
@@ -125,15 +130,17 @@ fn could(trade: &Trade<'_>, spots: &[u32]) -> bool {
 }
 
 impl<'t, 'g> Search<'t, 'g> {
-    fn new(trade: &'t mut Trade<'g>, spots: &'g [u32], style: Style) -> Self {
-        Self { trade, spots, style, seats: IdMap::default() }
+    fn new(trade: &'t mut Trade<'g>, spots: &'g [u32], (style, backwards): (Style, bool)) -> Self {
+        Self { trade, spots, style, backwards, seats: IdMap::default() }
     }
 
     fn run(mut self, domain: usize) -> Option<Plan> {
         if self.style == Style::Emptied {
             self.trade.empty(self.spots);
         }
-        for ask in 0..self.trade.ground.asks.len() {
+        let asks = self.trade.ground.asks.len();
+        for number in 0..asks {
+            let ask = if self.backwards { asks - 1 - number } else { number };
             if !self.seat_all(ask) {
                 return None;
             }

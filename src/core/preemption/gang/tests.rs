@@ -230,7 +230,6 @@ fn plans_are_about_as_cheap_as_any_can_be() {
                 (plan.cost.violations, plan.cost.priority) == (best.violations, best.priority);
             close += u64::from(same && plan.cost.work * 10 <= best.work * 11);
         }
-        println!("force {force}: {close} of {cases} close, {missed} missed");
         assert!(cases > GROUNDS / 4, "{cases}");
         assert!(close * 100 >= cases * 95, "force {force}: {close} of {cases}, {missed} missed");
     }
