@@ -3,6 +3,7 @@
 //! Owns: names, help and defaults of flags, and what wrong ones are told. Must
 //! never hold logic of its own beyond turning flags into options.
 
+mod capture;
 mod config;
 mod crds;
 pub mod explain;
@@ -30,6 +31,8 @@ struct Cli {
 enum Command {
     /// Schedule pods of a cluster.
     Run(Box<run::Args>),
+    /// Write what scheduling depends on to a file, for `explain` and `topology`.
+    Capture(capture::CaptureArgs),
     /// Look at a configuration.
     Config(config::ConfigArgs),
     /// Print the definitions of Muster's kinds, for `kubectl apply -f -`.
@@ -47,6 +50,7 @@ enum Command {
 pub fn main(registry: &Registry) -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(args) => run::main(*args, registry),
+        Command::Capture(args) => capture::run(&args),
         Command::Config(args) => config::run(&args, registry),
         Command::Crds(args) => crds::run(&args),
         Command::Explain(args) => explain::run(&args, registry),
