@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ask;
+pub mod capture;
 pub mod cli;
 pub mod client;
 pub mod config;

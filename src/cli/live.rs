@@ -65,7 +65,7 @@ pub(super) async fn list<T: Watched>(
 }
 
 /// The server's own words, if there are any.
-fn words(error: kube::Error) -> anyhow::Error {
+pub(super) fn words(error: kube::Error) -> anyhow::Error {
     match error {
         kube::Error::Api(status) => anyhow!("{}", status.message),
         other => anyhow!(client::chain(&other)),

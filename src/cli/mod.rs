@@ -3,6 +3,7 @@
 //! Owns: names, help and defaults of flags, and what wrong ones are told. Must
 //! never hold logic of its own beyond turning flags into options.
 
+mod capture;
 mod config;
 mod crds;
 pub mod explain;
@@ -12,9 +13,11 @@ mod run;
 pub mod simulate;
 pub mod topology;
 
+use std::ffi::OsStr;
+use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::plugin::Registry;
 
@@ -30,6 +33,8 @@ struct Cli {
 enum Command {
     /// Schedule pods of a cluster.
     Run(Box<run::Args>),
+    /// Write what scheduling depends on to a file, for `explain` and `topology`.
+    Capture(capture::CaptureArgs),
     /// Look at a configuration.
     Config(config::ConfigArgs),
     /// Print the definitions of Muster's kinds, for `kubectl apply -f -`.
@@ -45,8 +50,12 @@ enum Command {
 /// Runs what the command line asks for, with these plugins.
 #[must_use]
 pub fn main(registry: &Registry) -> ExitCode {
-    let result = match Cli::parse().command {
+    let program = std::env::args_os().next().unwrap_or_default();
+    let matches = called(&program).get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let result = match cli.command {
         Command::Run(args) => run::main(*args, registry),
+        Command::Capture(args) => capture::run(&args),
         Command::Config(args) => config::run(&args, registry),
         Command::Crds(args) => crds::run(&args),
         Command::Explain(args) => explain::run(&args, registry),
@@ -57,6 +66,14 @@ pub fn main(registry: &Registry) -> ExitCode {
         eprintln!("muster: {}", describe(&error));
         ExitCode::FAILURE
     })
+}
+
+/// The tree under the name it is called by: a program `kubectl-muster` in the PATH is
+/// `kubectl muster`.
+fn called(program: &OsStr) -> clap::Command {
+    let command = Cli::command();
+    let name = Path::new(program).file_stem().and_then(OsStr::to_str).unwrap_or_default();
+    if name == "kubectl-muster" { command.bin_name("kubectl muster") } else { command }
 }
 
 /// An error with its causes, without those that it quotes.
@@ -89,7 +106,17 @@ mod tests {
 
     #[test]
     fn the_tree_is_sound() {
-        use clap::CommandFactory;
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn as_a_plugin_of_kubectl_it_says_so() {
+        let usage = |program: &str| {
+            let refused =
+                called(OsStr::new(program)).try_get_matches_from([program, "topology", "-x"]);
+            refused.unwrap_err().to_string()
+        };
+        assert!(usage("/opt/bin/kubectl-muster").contains("kubectl muster topology"));
+        assert!(usage("/usr/bin/muster").contains("Usage: muster topology"));
     }
 }

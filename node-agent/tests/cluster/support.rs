@@ -148,17 +148,7 @@ impl Cluster {
 
     /// A kubeconfig with a token.
     pub(crate) fn kubeconfig(&self, name: &str, token: &str) -> Result<PathBuf> {
-        let config = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "test",
-            "clusters": [{"name": "test", "cluster": {
-                "server": self.cp.url(), "certificate-authority": self.cp.dir().join("ca.crt"),
-            }}],
-            "users": [{"name": "agent", "user": {"token": token}}],
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "agent"}}],
-        });
-        let path = self.cp.dir().join(format!("agent-{name}.kubeconfig"));
-        fs::write(&path, serde_json::to_vec(&config)?)?;
-        Ok(path)
+        self.cp.token_kubeconfig(&format!("agent-{name}"), token)
     }
 
     /// When objects of a kind were written by agents, as the API server saw it, in order: the path

@@ -8,6 +8,7 @@ mod workload;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use muster_control_plane::{asked, helm, rights, unused};
@@ -116,6 +117,7 @@ async fn installed_it_schedules_with_its_rights_and_leaves_nothing_but_what_is_k
         .await
         .with_context(|| replicas[0].process.log_tail(4_000))?;
     release.run(&["test", "muster"])?;
+    captured(&cluster)?;
 
     // Upgraded while gangs run and wait, and back again.
     let before = state(&cluster).await?;
@@ -164,6 +166,25 @@ async fn uninstalled(release: &Release<'_>, before: &BTreeMap<String, String>) -
     release.run(&["uninstall", "muster"])?;
     cluster.all_gone(&kept).await?;
     cluster.all_gone(&gone).await
+}
+
+/// What was captured of the cluster explains why a pod of it waits.
+fn captured(cluster: &Cluster) -> Result<()> {
+    let (file, kubeconfig) =
+        (cluster.cp.dir().join("captured.json"), cluster.cp.admin_kubeconfig()?);
+    let muster = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_muster")).args(arguments).output()?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        anyhow::Ok(said)
+    };
+    let path = |path: &Path| path.to_str().context("a path").map(str::to_owned);
+    let (file, kubeconfig) = (path(&file)?, path(&kubeconfig)?);
+    muster(&["capture", "-f", &file, "--kubeconfig", &kubeconfig])?;
+    let said = muster(&["explain", "--cluster", &file, "--pod", "ml/huge"])?;
+    ensure!(said.contains("0 of 8 nodes fit") && said.contains("Insufficient cpu"), "{said}");
+    cluster.say("captured and explained");
+    Ok(())
 }
 
 async fn short_names(cluster: &Cluster) -> Result<Value> {

@@ -197,12 +197,20 @@ async fn preemption(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// A node that is too small for anybody: whoever waits is tried again.
+/// A node that is reserved for others grows: whoever waits for more than there is elsewhere is
+/// tried again, in vain, and the event that says so is told again.
 pub(super) async fn poke(cluster: &Cluster) -> Result<()> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let n = NEXT.fetch_add(1, Ordering::Relaxed);
-    if n.is_multiple_of(20) {
-        create_nodes(&cluster.admin, 1, |_| node(&format!("tiny-{n}"), "1m", "1Mi", 1)).await?;
+    if n == 0 {
+        let mut reserved = serde_json::to_value(node("reserved", "64", "16Gi", 110))?;
+        reserved["spec"] = json!({"taints": [{"key": "reserved", "effect": "NoSchedule"}]});
+        cluster.create(&reserved).await?;
+    } else if n.is_multiple_of(20) {
+        let size = json!({"cpu": (64 + n).to_string()});
+        let grown = json!({"status": {"capacity": size, "allocatable": size}});
+        let path = "/api/v1/nodes/reserved/status";
+        cluster.call(Method::PATCH, path, &grown).await?.map_err(anyhow::Error::msg)?;
     }
     Ok(())
 }
