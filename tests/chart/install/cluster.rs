@@ -56,8 +56,13 @@ impl Cluster {
             let text = MONITORING.replace("KIND", kind).replace("PLURAL", &format!("{singular}s"));
             cluster.apply(&text.replace("SINGULAR", &singular)).await?;
         }
-        let coscheduling = root().join("tests/e2e/pod_group/coscheduling.yaml");
-        cluster.apply(&fs::read_to_string(coscheduling)?).await?;
+        // Kinds of others, which are used where served.
+        for kind in [
+            "tests/e2e/pod_group/coscheduling.yaml",
+            "node-agent/tests/cluster/node-resource-topology.yaml",
+        ] {
+            cluster.apply(&fs::read_to_string(root().join(kind))?).await?;
+        }
         for (namespace, labels) in [
             (NAMESPACE, json!({})),
             ("monitoring", json!({})),
@@ -76,6 +81,7 @@ impl Cluster {
             "/apis/monitoring.coreos.com/v1/servicemonitors",
             "/apis/monitoring.coreos.com/v1/prometheusrules",
             "/apis/scheduling.x-k8s.io/v1alpha1/podgroups",
+            "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies",
         ] {
             eventually("served", SOON, async || Ok(cluster.get(path).await?.is_some())).await?;
         }
