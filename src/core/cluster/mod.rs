@@ -27,6 +27,7 @@ mod owners;
 mod policies;
 mod relate;
 mod shapes;
+mod sites;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -42,6 +43,7 @@ pub use nodes::{NodeId, NodeInfo};
 pub use objects::Objects;
 pub use owners::Owner;
 pub use policies::{Budget, Policies};
+pub use sites::CrewId;
 pub use txn::{Ledgers, Txn};
 pub use volumes::{Kept, Volume, VolumeBindingPlan, VolumePlan, Volumes, claim_class, claim_key};
 
@@ -95,6 +97,7 @@ pub struct Cluster {
     kept_seconds: i64,
     data: Data,
     gangs: Arc<gangs::Gangs>,
+    sites: Arc<sites::Sites>,
     topologies: crate::topology::Topologies,
     /// Grows with every node that comes or goes, or has other labels.
     labelled: u64,
@@ -162,6 +165,7 @@ impl Cluster {
             kept_seconds: self.kept_seconds,
             data: self.data.clone(),
             gangs: Arc::clone(&self.gangs),
+            sites: Arc::clone(&self.sites),
             topologies: self.topologies.clone(),
             labelled: self.labelled,
             journal: self.journal.fork(),
@@ -404,6 +408,7 @@ impl Cluster {
         if let Some(node) = self.displace(id) {
             self.reap(node);
         }
+        self.set_crew(id, None);
         if let Some(pod) = self.pods.get_mut(id.0 as usize).take() {
             self.release_shape(pod.shape);
             Arc::make_mut(&mut self.kin).leave(pod.group, pod.ours);
@@ -422,6 +427,7 @@ impl Cluster {
         let (shape_id, group) = (pod.shape, pod.group);
         self.expect(id, false);
         self.tally_pod(group, shape_id, node, true);
+        self.count_site(id, node, true);
         self.occupy(id, node);
         self.journal.push(node);
     }
@@ -455,6 +461,7 @@ impl Cluster {
         let (shape_id, group) = (pod.shape, pod.group);
         self.expect(id, true);
         self.tally_pod(group, shape_id, node, false);
+        self.count_site(id, node, false);
         self.clear(id, node);
         self.journal.push(node);
         Some(node)

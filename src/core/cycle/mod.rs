@@ -11,6 +11,7 @@ mod extend;
 mod extend_bind;
 mod failure;
 mod feed;
+mod fence;
 mod gang;
 mod govern;
 mod half_bound;
@@ -20,6 +21,7 @@ mod keep;
 mod ledger;
 mod nominate;
 mod outside;
+mod pack;
 mod permit;
 mod pre_bind;
 mod preempt;
@@ -31,6 +33,7 @@ mod round;
 mod scope;
 mod seat;
 mod seek;
+mod segments;
 #[cfg(test)]
 mod tests;
 mod trial;
@@ -222,6 +225,9 @@ pub struct Core {
     trees: scope::Trees,
     /// Labels of nodes or levels have changed since gangs were looked at.
     topology_news: bool,
+    /// Gangs that found nodes closed to them, and whether any may be open now.
+    fenced: std::collections::BTreeSet<GangId>,
+    fence_news: bool,
     /// What is said of gangs.
     words: IdMap<GangId, words::Words>,
     /// When the present attempt began, by the stopwatch.
@@ -274,6 +280,8 @@ impl Core {
             keep: None,
             trees: scope::Trees::default(),
             topology_news: false,
+            fenced: std::collections::BTreeSet::new(),
+            fence_news: false,
             words: IdMap::default(),
             begun: 0,
             effects: Vec::new(),
