@@ -5,8 +5,9 @@
 //! 5,000 nodes also for pods spread over zones and hosts, for pods kept apart, for
 //! gangs of 1,000 as a whole and for gangs of whole nodes within one block or rack, one
 //! that fits none among them, for gangs of whole nodes that have to push others out of a
-//! full cluster, and the time to load a full cluster. No API server takes
-//! part.
+//! full cluster, and the time to load a full cluster. No API server takes part.
+//! `cargo bench --bench core -- topology` runs only the part of that name: `shapes`,
+//! `relations`, `gangs`, `topology`, `preemption` or `load`.
 
 use std::time::{Duration, Instant};
 
@@ -18,20 +19,36 @@ const PODS: usize = 10_000;
 const SHAPES: usize = 500;
 
 fn main() {
+    // Cargo adds flags of its own.
+    let chosen: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let runs = |part: &str| chosen.is_empty() || chosen.iter().any(|name| name == part);
     println!("{:<34} {:>10} {:>10} {:>10} {:>10}", "decision", "mean", "p50", "p99", "max");
-    for nodes in [5_000, 100_000] {
-        one_shape(nodes);
-        mixed_shapes(nodes);
+    if runs("shapes") {
+        for nodes in [5_000, 100_000] {
+            one_shape(nodes);
+            mixed_shapes(nodes);
+        }
     }
-    spread(5_000);
-    anti_affinity(5_000);
-    gangs(5_000, 1_000, 10);
-    near(5_000, 512, "block", 6);
-    near(5_000, 16, "rack", 60);
-    near(5_000, 512, "rack", 1);
-    preempting(5_000, 512, None);
-    preempting(5_000, 512, Some("block"));
-    load(5_000, 150_000);
+    if runs("relations") {
+        spread(5_000);
+        anti_affinity(5_000);
+    }
+    if runs("gangs") {
+        gangs(5_000, 1_000, 10);
+    }
+    if runs("topology") {
+        near(5_000, 512, "block", 6, None);
+        near(5_000, 512, "block", 6, Some(16));
+        near(5_000, 16, "rack", 60, None);
+        near(5_000, 512, "rack", 1, None);
+    }
+    if runs("preemption") {
+        preempting(5_000, 512, None);
+        preempting(5_000, 512, Some("block"));
+    }
+    if runs("load") {
+        load(5_000, 150_000);
+    }
 }
 
 fn one_shape(nodes: usize) {
@@ -128,8 +145,8 @@ fn gangs(nodes: usize, members: usize, count: usize) {
 }
 
 /// Gangs whose members take a node each, within one domain of three levels: 8 blocks of 39
-/// racks of 16 nodes.
-fn near(nodes: usize, members: usize, level: &str, count: usize) {
+/// racks of 16 nodes. `segment`: so many consecutive ranks in one rack.
+fn near(nodes: usize, members: usize, level: &str, count: usize, segment: Option<i32>) {
     let mut core = cluster(nodes);
     let now = Tick(1_000_000_000);
     levels(&mut core, now);
@@ -140,14 +157,23 @@ fn near(nodes: usize, members: usize, level: &str, count: usize) {
         group.metadata.uid.clone_from(&name);
         group.spec.min_member = i32::try_from(members).ok();
         let required = Some(level.to_owned());
+        let in_rack = |size: i32| {
+            let required = Some("rack".to_owned());
+            muster_api::muster::Segment { size, required, preferred: None }
+        };
+        let segments = segment.into_iter().map(in_rack).collect();
         group.spec.topology =
-            Some(muster_api::muster::TopologyRequest { required, ..Default::default() });
+            Some(muster_api::muster::TopologyRequest { required, segments, ..Default::default() });
         core.apply(now, Input::Object(Box::new(Object::PodGroup(group))));
         for i in 0..members {
             let mut pod = pod(gang * members + i, 100, "");
             let requests = &mut pod.spec.containers[0].resources.requests;
             requests.insert("nvidia.com/gpu".to_owned(), quantity("8"));
             pod.metadata.labels.insert("muster.dev/pod-group".to_owned(), name.clone());
+            if segment.is_some() {
+                let label = muster_api::muster::labels::DEFAULT_RANK.to_owned();
+                pod.metadata.labels.insert(label, i.to_string());
+            }
             core.apply(now, Input::Pod(Change::Upsert(Box::new(pod))));
         }
     }
@@ -164,7 +190,8 @@ fn near(nodes: usize, members: usize, level: &str, count: usize) {
     }
     assert_eq!(times.len(), count, "every gang was decided at once");
     let what = if placed { "in one" } else { "cannot be in one" };
-    report(&format!("{nodes} nodes, {members} {what} {level}"), &times);
+    let ranks = segment.map(|size| format!(", {size} a rack")).unwrap_or_default();
+    report(&format!("{nodes} nodes, {members} {what} {level}{ranks}"), &times);
 }
 
 /// Three levels of the network.

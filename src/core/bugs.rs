@@ -109,6 +109,12 @@ pub enum Bug {
     GangEventLost,
     /// A round that lost a member goes on.
     GangLossIgnored,
+    /// Domains that gangs have for themselves are open to others.
+    ExclusiveIgnored,
+    /// Members of consecutive ranks sit anywhere.
+    SegmentsIgnored,
+    /// What a policy says of a gang stays as it was at first.
+    PolicyStale,
     /// Members that find no seat in their domain may sit elsewhere.
     TopologyIgnored,
     /// Labels and levels that change while members wait at barriers are not looked at.
@@ -168,6 +174,9 @@ impl Bug {
         Self::GangRoleIgnored,
         Self::GangEventLost,
         Self::GangLossIgnored,
+        Self::ExclusiveIgnored,
+        Self::SegmentsIgnored,
+        Self::PolicyStale,
         Self::TopologyIgnored,
         Self::TopologyNotRechecked,
     ];

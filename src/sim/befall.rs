@@ -1,6 +1,6 @@
 //! What befalls pods from outside: deletions, evictions, gates, binds by others.
 
-use muster_api::muster::SchedulingPolicy;
+use muster_api::muster::{ClusterTopology, SchedulingPolicy};
 use muster_core::io::PodRef;
 
 use crate::engine::Engine;
@@ -38,6 +38,10 @@ impl Engine<'_> {
             }
             Action::Policy(policy) => self.api.put_policy(now, SchedulingPolicy::clone(policy)),
             Action::DeletePolicy(name) => self.api.delete_policy(name),
+            Action::Topology(topology) => {
+                self.api.put_topology(now, ClusterTopology::clone(topology));
+            }
+            Action::DeleteTopology(name) => self.api.delete_topology(name),
             Action::Ungate(workload) => self.ungate(workload),
             Action::Bind { pod, node } => {
                 let Some(stored) = self.pod_called(pod).and_then(|id| self.api.pod(id)) else {

@@ -4,7 +4,7 @@
 //! [`Link`]; everything the API server accepts is seen by the record and by the
 //! checker before anyone else. No wall clock, no threads, no chance but the seed's.
 
-use muster_core::io::{Effect, Input, Kind, Request, Tick};
+use muster_core::io::{Effect, Input, Request, Tick};
 
 use crate::agenda::{Agenda, Event};
 use crate::check::{Checker, Finding};
@@ -17,7 +17,7 @@ use crate::model::api::{Api, Notice};
 use crate::model::cluster::{Cluster, ORPHAN_QUARANTINE, UNREACHABLE};
 use crate::model::jobs::Jobs;
 use crate::model::kubelet::{Kubelets, Timer};
-use crate::model::log::watched;
+use crate::model::log::Served;
 use crate::model::objects;
 use crate::outcome::{Ended, Outcome, Progress, Unsettled};
 use crate::record::Record;
@@ -52,7 +52,7 @@ pub(crate) struct Engine<'a> {
     /// The scheduler processes; none where one was killed and is not back yet.
     pub(crate) processes: Vec<Option<Process>>,
     /// The kinds that they watch: pod groups only where there are any.
-    pub(crate) watched: &'static [Kind],
+    pub(crate) watched: Served,
     pub(crate) starts: Vec<u32>,
     pub(crate) maker: Maker<'a>,
     /// How schedulers are set up now.
@@ -96,7 +96,11 @@ impl<'a> Engine<'a> {
             jobs: Jobs::new(&rng),
             cluster: Cluster::default(),
             processes: (0..replicas).map(|_| None).collect(),
-            watched: watched(scenario.names_groups(), scenario.has_policies()),
+            watched: Served {
+                groups: scenario.names_groups(),
+                policies: scenario.has_policies(),
+                topologies: scenario.has_topologies(),
+            },
             starts: vec![0; replicas],
             maker,
             rules: scenario.scheduler.clone(),

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use muster_api::k8s::{self, Node, ObjectMeta, Pod};
-use muster_api::muster::{PodGroup, SchedulingPolicy};
+use muster_api::muster::{ClusterTopology, PodGroup, SchedulingPolicy};
 use muster_core::io::{Change, Input, Kind, Object, ObjectKey};
 
 use crate::model::api::Notice;
@@ -64,6 +64,9 @@ pub(crate) fn read_object(object: &Object, broken: bool) -> Option<Input> {
         Object::PodGroup(_) if broken => Object::PodGroup(garbled::<PodGroup>(name, "roles")?),
         Object::SchedulingPolicy(_) if broken => {
             Object::SchedulingPolicy(garbled::<SchedulingPolicy>(name, "scoreWeights")?)
+        }
+        Object::ClusterTopology(_) if broken => {
+            Object::ClusterTopology(garbled::<ClusterTopology>(name, "levels")?)
         }
         _ if broken => Object::PodDisruptionBudget(garbled(name, "selector")?),
         whole => whole.clone(),

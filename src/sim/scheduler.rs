@@ -13,7 +13,7 @@ use muster_core::{CacheView, Config, Core, Decision, Outcome, QueueView, Reload,
 use crate::agenda::Event;
 use crate::check::Finding;
 use crate::lease::{Candidate, Identity};
-use crate::model::log::{WATCHED, slot};
+use crate::model::log::{Served, WATCHED, slot};
 use crate::scenario::SchedulerSpec;
 use crate::time::{MILLISECOND, Micros};
 use crate::writer::Writer;
@@ -188,7 +188,7 @@ pub(crate) struct Process {
     /// How far its clock is ahead.
     offset: Micros,
     /// The kinds that it watches.
-    watched: &'static [Kind],
+    watched: Served,
     listed: [bool; WATCHED.len()],
     /// When all kinds were listed first, by its own clock.
     listed_at: Option<Tick>,
@@ -200,7 +200,7 @@ impl Process {
         now: Tick,
         me: Identity,
         elects: bool,
-        watched: &'static [Kind],
+        watched: Served,
     ) -> Self {
         Self {
             brain,
@@ -257,7 +257,7 @@ impl Process {
         let local = self.local(now);
         if let Input::RelistDone(kind) = input {
             self.listed[slot(kind)] = true;
-            if self.watched.iter().all(|kind| self.listed[slot(*kind)]) {
+            if self.watched.kinds().all(|kind| self.listed[slot(kind)]) {
                 self.listed_at.get_or_insert(local);
             }
         }

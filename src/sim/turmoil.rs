@@ -34,7 +34,7 @@ impl Engine<'_> {
         if self.starts[index] == 0 {
             self.first_list(me);
         } else {
-            self.watched.iter().for_each(|kind| self.reconnect(me, *kind));
+            self.watched.kinds().for_each(|kind| self.reconnect(me, kind));
         }
         if self.lease.is_some() {
             self.agenda.push(self.now, Event::Lease(me));
@@ -159,7 +159,7 @@ impl Engine<'_> {
     fn cut_all(&mut self, only: Option<Replica>) {
         let all: Vec<Identity> = self.processes.iter().flatten().map(|p| p.me).collect();
         for who in all.into_iter().filter(|who| only.is_none_or(|only| only == who.0)) {
-            self.watched.iter().for_each(|kind| self.cut(who, *kind));
+            self.watched.kinds().for_each(|kind| self.cut(who, kind));
         }
     }
 

@@ -31,9 +31,9 @@ const LIST_STEP: Micros = 50;
 impl Engine<'_> {
     /// A scheduler's first list, which nobody disturbs.
     pub(crate) fn first_list(&mut self, who: Identity) {
-        for kind in self.watched {
+        for kind in self.watched.kinds() {
             let revision = self.api.revision();
-            self.list(who, *kind, revision, 0);
+            self.list(who, kind, revision, 0);
         }
     }
 
@@ -366,7 +366,7 @@ impl Engine<'_> {
     /// Every watcher hears of a write, each in its own time.
     pub(crate) fn publish(&mut self, notice: &Notice) {
         let kind = notice.kind();
-        let shown = self.watched.iter().copied().filter(|kind| notice.is_shown_by(*kind));
+        let shown = self.watched.kinds().filter(|kind| notice.is_shown_by(*kind));
         let processes = self.processes.len();
         let streams = shown.flat_map(|kind| (0..processes).map(move |index| (index, kind)));
         for (index, kind) in streams {

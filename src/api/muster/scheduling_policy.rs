@@ -87,7 +87,8 @@ pub struct SchedulingPolicySpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement: Option<PlacementPolicy>,
     /// Where the members of gangs shall be, relative to each other, if their PodGroup
-    /// says nothing of it.
+    /// says nothing of it. Pods of no gang should be near those of the same controller,
+    /// by the same levels: there none is required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology: Option<TopologyDefault>,
     /// What holds for gangs whose PodGroup leaves it out.

@@ -56,18 +56,19 @@ pub struct TopologyRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = MAX_KEY), regex(pattern = KEY))]
     pub preferred: Option<String>,
-    /// No other gang shall be in the domain that `required` leads to. Needs
-    /// `required`. Not in force yet: it is kept, and changes nothing.
+    /// No other gang may be in the domain that `required` leads to: the gang enters
+    /// none where members of others are, and none of them enters its own until its
+    /// last member is gone. Pods of no gang are not concerned. Needs `required`.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "std::ops::Not::not")]
     pub exclusive: bool,
-    /// Members of consecutive ranks that shall be close to each other, at most 3
-    /// levels of them, from large to small: each size must be a multiple of the
-    /// next. Not in force yet: they are kept, and change nothing.
+    /// Members of consecutive ranks that are kept together, at most 3 levels of
+    /// them, from large to small: each size must be a multiple of the next.
     #[serde(deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MAX_SEGMENTS), extend("x-kubernetes-list-type" = "atomic"))]
     pub segments: Vec<Segment>,
     /// The pod label that holds a member's rank, a number from 0. Without it:
-    /// batch.kubernetes.io/job-completion-index. Not in force yet.
+    /// batch.kubernetes.io/job-completion-index. Members with ranks are seated in
+    /// their order along the tree of domains, segments or not.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = MAX_KEY), regex(pattern = KEY))]
     pub rank_label: Option<String>,

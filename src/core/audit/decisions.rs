@@ -155,7 +155,7 @@ impl Audit {
         self.new_attempt(&uid);
         let place = Place::Reserved { node: node.to_owned(), stage };
         self.world.put(name, place, load);
-        self.together(name, node, "was put on");
+        self.together(name, node, super::topology::PUT);
         self.world.edit(name, |p| p.message = None);
     }
 
@@ -195,10 +195,11 @@ impl Audit {
         }
     }
 
-    /// Whether it matters where the rest of its gang is.
+    /// Whether it matters where the rest of its gang is, or others of its controller.
     fn is_held_near(&self, name: &str) -> bool {
         let group = self.world.pods.get(name).and_then(|pod| pod.gang.as_deref());
-        group.is_some_and(|group| self.groups.has_topology(group))
+        self.policies.speak_of_topology()
+            || group.is_some_and(|group| self.groups.has_topology(group))
     }
 
     /// A node that would take the pod, as far as its wishes are modelled.

@@ -10,7 +10,7 @@ use muster_api::k8s;
 
 use super::Audit;
 use super::pods::{Place, Pod, Stage};
-use super::topology::Asks;
+use super::topology::{Asks, Held};
 use super::world::{World, key_of};
 use crate::io::{Kind, Object, ObjectKey, Token};
 use crate::{Decision, Outcome};
@@ -175,14 +175,13 @@ impl Groups {
     }
 
     /// What a member with these labels is held to, and together with whom.
-    #[expect(clippy::type_complexity, reason = "a wish, and who it is about")]
     pub(super) fn asks<'a>(
         &'a self,
         group: &str,
         labels: &BTreeMap<String, String>,
-    ) -> Vec<(&'a Asks, Box<dyn Fn(&BTreeMap<String, String>) -> bool + 'a>)> {
+    ) -> Vec<Held<'a>> {
         let Some(group) = self.groups.get(group) else { return Vec::new() };
-        let mut asks: Vec<(_, Box<dyn Fn(&_) -> bool + 'a>)> = Vec::new();
+        let mut asks: Vec<Held<'a>> = Vec::new();
         asks.push((&group.topology, Box::new(|_| true)));
         let doubt = group.roles.iter().any(|(_, s)| !s.match_expressions.is_empty());
         if let Some(role) = group.role_of(labels).filter(|_| !doubt)
@@ -193,12 +192,26 @@ impl Groups {
         asks
     }
 
-    /// Whether it matters where members of a group are, relative to each other. Of a group
-    /// that does not exist nobody can tell.
+    /// Whether it matters where members of a group are, relative to each other or to other
+    /// gangs. Of a group that does not exist nobody can tell.
     pub(super) fn has_topology(&self, group: &str) -> bool {
-        self.groups.get(group).is_none_or(|group| {
+        let asks = |group: &Group| {
             group.topology.is_any() || group.role_topologies.iter().any(Asks::is_any)
-        })
+        };
+        let alone = |group: &Group| {
+            group.topology.exclusive || group.role_topologies.iter().any(|asks| asks.exclusive)
+        };
+        self.groups.get(group).is_none_or(asks) || self.groups.values().any(alone)
+    }
+
+    /// Whether a group says nothing of topology, and leaves it to policies.
+    pub(super) fn leaves_topology(&self, group: &str) -> bool {
+        self.groups.get(group).is_some_and(|group| !group.topology.is_any() && !group.alone)
+    }
+
+    /// Whether the pods of a group go one by one: it is no gang.
+    pub(super) fn go_alone(&self, group: &str) -> bool {
+        self.groups.get(group).is_some_and(|group| group.alone)
     }
 
     /// Whether members of a group go together.

@@ -40,6 +40,7 @@ mod gang_plans;
 mod gangs;
 mod plans;
 mod pods;
+mod policies;
 mod preempt;
 mod requests;
 mod reserve;
@@ -179,6 +180,7 @@ pub struct Audit {
     plans: Plans,
     groups: gangs::Groups,
     levels: topology::Levels,
+    policies: policies::Policies,
     /// Plugins that look again at all pods they rejected, whatever happens.
     eager: BTreeSet<&'static str>,
     /// Plugins have arguments that the checker does not know.
@@ -209,6 +211,7 @@ impl Audit {
             plans: Plans::default(),
             groups: gangs::Groups::default(),
             levels: topology::Levels::default(),
+            policies: policies::Policies::default(),
             eager: BTreeSet::new(),
             lenient: false,
             advanced: None,

@@ -49,6 +49,7 @@ impl Audit {
             Input::RelistDone(kind) => {
                 self.groups.relist_done(*kind, self.world.relists[*kind as usize]);
                 self.levels.relist_done(*kind, self.world.relists[*kind as usize]);
+                self.policies.relist_done(*kind, self.world.relists[*kind as usize]);
                 self.world.relist_done(*kind);
             }
             Input::BindDone { pod, attempt, result } => {
@@ -83,12 +84,16 @@ impl Audit {
                 }
                 self.groups.upsert(object, self.world.relists[object.kind() as usize]);
                 self.levels.upsert(object, self.world.relists[object.kind() as usize]);
+                self.policies.upsert(object, self.world.relists[object.kind() as usize]);
             }
             Input::ObjectGone(Kind::PodDisruptionBudget, key) => {
                 self.world.budgets.remove(&key_of(&key.namespace, &key.name));
             }
             Input::ObjectGone(kind, key) if kind.is_pod_group() => self.groups.remove(*kind, key),
             Input::ObjectGone(kind @ Kind::ClusterTopology, key) => self.levels.remove(*kind, key),
+            Input::ObjectGone(kind @ (Kind::SchedulingPolicy | Kind::Namespace), key) => {
+                self.policies.remove(*kind, key);
+            }
             // Of other kinds the checker knows nothing: it judges no plugin that reads them.
             Input::ObjectGone(..) | Input::Permit { .. } | Input::Data(_) => {}
         }

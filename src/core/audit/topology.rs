@@ -69,19 +69,50 @@ pub(super) struct Asks {
     pub(super) preferred: Option<String>,
     /// It names a label, and no level.
     pub(super) is_label: bool,
+    /// No other gang may be in the domain.
+    pub(super) exclusive: bool,
+    /// Ranks in a segment, and what is asked of each.
+    pub(super) segments: Vec<(u32, Asks)>,
+    pub(super) rank_label: String,
 }
 
 impl Asks {
     pub(super) fn of(request: Option<&TopologyRequest>) -> Self {
-        let (required, preferred) =
-            request.map(|r| (r.required.clone(), r.preferred.clone())).unwrap_or_default();
-        Self { required, preferred, is_label: false }
+        let Some(request) = request else { return Self::default() };
+        let (required, preferred) = (request.required.clone(), request.preferred.clone());
+        let segments = request.segments.iter().filter_map(|segment| {
+            let size = u32::try_from(segment.size).ok().filter(|size| *size > 0)?;
+            let (required, preferred) = (segment.required.clone(), segment.preferred.clone());
+            Some((size, Self { required, preferred, ..Self::default() }))
+        });
+        Self {
+            exclusive: request.exclusive && required.is_some(),
+            segments: segments.collect(),
+            rank_label: request.rank_label().to_owned(),
+            required,
+            preferred,
+            is_label: false,
+        }
     }
 
     /// Whether it says anything of where members go.
     pub(super) fn is_any(&self) -> bool {
-        self.required.is_some() || self.preferred.is_some()
+        self.required.is_some() || self.preferred.is_some() || !self.segments.is_empty()
     }
+
+    /// The number of the segment that labels say, of so many ranks each.
+    fn segment(&self, size: u32, labels: &BTreeMap<String, String>) -> Option<u32> {
+        Some(labels.get(&self.rank_label)?.parse::<u32>().ok()? / size)
+    }
+}
+
+/// What a member is held to, and together with whom, by their labels.
+pub(super) type Held<'a> = (&'a Asks, Box<dyn Fn(&BTreeMap<String, String>) -> bool + 'a>);
+
+/// The values of some labels of a node; none if it lacks one.
+fn domain(world: &World, keys: &[String], node: &str) -> Option<Vec<String>> {
+    let node = world.nodes.get(node)?;
+    keys.iter().map(|key| node.label(key).map(str::to_owned)).collect()
 }
 
 /// The node on which a pod has room or is bound.
@@ -94,36 +125,102 @@ fn node_of(pod: &Pod) -> Option<&str> {
 
 impl Audit {
     /// A member has room on a node, or is about to be bound there: those that must be in one
-    /// domain with it are.
+    /// domain with it are, and no other gang is where one is to be alone.
     pub(super) fn together(&mut self, name: &str, node: &str, what: &str) {
         let Some(pod) = self.world.pods.get(name) else { return };
         let Some(group) = pod.gang.as_deref() else { return };
         let mut wrong = Vec::new();
-        for (asks, beside) in self.groups.asks(group, &pod.labels) {
-            let Some(keys) = self.levels.labels(asks, &self.world) else { continue };
-            let domain = |node: &str| -> Option<Vec<String>> {
-                let node = self.world.nodes.get(node)?;
-                keys.iter().map(|key| node.label(key).map(str::to_owned)).collect()
-            };
-            let Some(own) = domain(node) else {
-                wrong.push(format!("{name} {what} {node}, which has not all of {keys:?}"));
-                continue;
-            };
-            let others = self.world.pods.iter().filter(|(other, pod)| {
-                *other != name
-                    && pod.gang.as_deref() == Some(group)
-                    && pod.profile.is_some()
-                    && !pod.deleting
-                    && beside(&pod.labels)
-            });
-            for (other, place) in others.filter_map(|(other, pod)| Some((other, node_of(pod)?))) {
-                if domain(place).is_some_and(|there| there != own) {
-                    wrong
-                        .push(format!("{name} {what} {node} ({own:?}), but {other} is on {place}"));
-                    break;
-                }
+        let by_policy = self.asked_by_policies(group, what);
+        let mut held: Vec<Held<'_>> = self.groups.asks(group, &pod.labels);
+        held.extend(by_policy.as_ref().map(|asks| -> Held<'_> { (asks, Box::new(|_| true)) }));
+        for (asks, beside) in held {
+            wrong.extend(self.apart((name, group), node, asks, &*beside));
+            for (size, segment) in &asks.segments {
+                let Some(own) = asks.segment(*size, &pod.labels) else { continue };
+                let same = |labels: &BTreeMap<String, String>| {
+                    beside(labels) && asks.segment(*size, labels) == Some(own)
+                };
+                wrong.extend(self.apart((name, group), node, segment, &same));
             }
+            wrong.extend(self.shared(group, node, asks));
         }
-        wrong.into_iter().for_each(|what| self.violation("topology", what));
+        wrong.extend(self.trespasses(group, node));
+        let told = |why: String| format!("{name} {what} {node}: {why}");
+        wrong.into_iter().for_each(|why| self.violation("topology", told(why)));
+    }
+
+    /// What policies ask of a gang whose group says nothing. What was decided before a policy
+    /// changed may still be carried out.
+    fn asked_by_policies(&self, group: &str, what: &str) -> Option<Asks> {
+        if what != PUT || !self.groups.leaves_topology(group) {
+            return None;
+        }
+        let of_group = |pod: &&Pod| pod.gang.as_deref() == Some(group) && pod.profile.is_some();
+        let members = self.world.pods.values().filter(of_group);
+        let namespace = &members.clone().next()?.namespace;
+        self.policies.asks(namespace, members.map(|pod| &pod.labels))
+    }
+
+    /// Other members, of those that must be in one domain with this one, are in another.
+    fn apart(
+        &self,
+        (name, group): (&str, &str),
+        node: &str,
+        asks: &Asks,
+        beside: &dyn Fn(&BTreeMap<String, String>) -> bool,
+    ) -> Option<String> {
+        let keys = self.levels.labels(asks, &self.world)?;
+        let Some(own) = domain(&self.world, &keys, node) else {
+            return Some(format!("it has not all of {keys:?}"));
+        };
+        let others = self.world.pods.iter().filter(|(other, pod)| {
+            *other != name
+                && pod.gang.as_deref() == Some(group)
+                && pod.profile.is_some()
+                && !pod.deleting
+                && beside(&pod.labels)
+        });
+        let mut others = others.filter_map(|(other, pod)| Some((other, node_of(pod)?)));
+        let elsewhere = |(_, place): &(&String, &str)| {
+            domain(&self.world, &keys, place).is_some_and(|there| there != own)
+        };
+        let (other, place) = others.find(elsewhere)?;
+        Some(format!("it is in {own:?}, but {other} is on {place}"))
+    }
+
+    /// Members of other gangs are in a domain that a gang wants for itself.
+    fn shared(&self, group: &str, node: &str, asks: &Asks) -> Option<String> {
+        let keys = self.levels.labels(asks, &self.world).filter(|_| asks.exclusive)?;
+        let own = domain(&self.world, &keys, node)?;
+        let other = self.world.pods.iter().find(|(_, pod)| {
+            let gang = pod.gang.as_deref().filter(|gang| *gang != group);
+            gang.is_some_and(|gang| !self.groups.go_alone(gang))
+                && pod.profile.is_some()
+                && node_of(pod).and_then(|node| domain(&self.world, &keys, node)).as_ref()
+                    == Some(&own)
+        })?;
+        Some(format!("{group} wants {own:?} for itself, and {} is there", other.0))
+    }
+
+    /// Another gang has a domain for itself that this node is in.
+    fn trespasses(&self, group: &str, node: &str) -> Option<String> {
+        if self.groups.go_alone(group) {
+            return None;
+        }
+        self.world.pods.iter().find_map(|(other, pod)| {
+            let gang =
+                pod.gang.as_deref().filter(|gang| *gang != group && pod.profile.is_some())?;
+            let place = node_of(pod)?;
+            let mut held = self.groups.asks(gang, &pod.labels).into_iter();
+            held.find_map(|(asks, _)| {
+                let keys = self.levels.labels(asks, &self.world).filter(|_| asks.exclusive)?;
+                let own = domain(&self.world, &keys, node)?;
+                let there = domain(&self.world, &keys, place)?;
+                (own == there).then(|| format!("{other} is there, and {gang} is to be alone"))
+            })
+        })
     }
 }
+
+/// What is said of a member that was given room.
+pub(super) const PUT: &str = "was put on";

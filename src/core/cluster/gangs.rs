@@ -48,6 +48,8 @@ pub(crate) struct Gangs {
     /// Where a member that has ended well is counted, by UID.
     ended: TextMap<Box<str>, GangId>,
     by_key: TextMap<GangKey, GangId>,
+    /// Those that want a domain for themselves.
+    exclusive: BTreeSet<GangId>,
 }
 
 impl Gangs {
@@ -120,6 +122,11 @@ impl Cluster {
         self.gangs().filter(|(_, gang)| asks(gang)).map(|(id, _)| id).collect()
     }
 
+    /// Gangs that want a domain for themselves, in order of numbers.
+    pub(crate) fn exclusive_gangs(&self) -> impl Iterator<Item = GangId> + '_ {
+        self.gangs.exclusive.iter().copied()
+    }
+
     /// Every gang, in order of numbers.
     pub(crate) fn gangs(&self) -> impl Iterator<Item = (GangId, &Arc<Gang>)> {
         let slots = self.gangs.slots.iter().zip(0..);
@@ -171,6 +178,7 @@ impl Cluster {
         if let Some(record) = self.pod_mut(pod) {
             record.gang = after;
         }
+        self.move_site(pod, before, after);
         (before, after)
     }
 
@@ -189,8 +197,14 @@ impl Cluster {
         let same = gang.spec.as_ref().is_some_and(|before| spec.asks_as(before));
         let another = gang.spec.as_ref().is_some_and(|before| before.uid != spec.uid);
         gang.was_formed = spec.was_bound || gang.was_formed && !another;
+        let exclusive = spec.is_exclusive();
         if !same {
             gang.spec = Some(Arc::new(spec));
+        }
+        if exclusive {
+            gangs.exclusive.insert(id);
+        } else {
+            gangs.exclusive.remove(&id);
         }
         (!same).then_some(id)
     }
@@ -198,7 +212,9 @@ impl Cluster {
     /// A pod group is gone; the gang if it was known.
     pub(crate) fn unset_gang(&mut self, api: Api, namespace: &str, name: &str) -> Option<GangId> {
         let id = self.gang_named(&key_of(api, namespace, name))?;
-        let gang = self.gang_mut(id)?;
+        let gangs = Arc::make_mut(&mut self.gangs);
+        gangs.exclusive.remove(&id);
+        let gang = gangs.get_mut(id)?;
         gang.was_formed = false;
         gang.spec.take().map(|_| id)
     }
@@ -283,6 +299,11 @@ impl Cluster {
             return None;
         }
         spec.role_of(&self.kin.group(self.pod(pod)?.group).labels)
+    }
+
+    /// The rank that a member's label says; none if it is no number from 0.
+    pub(crate) fn rank_of(&self, pod: PodId, label: &str) -> Option<u32> {
+        self.kin.group(self.pod(pod)?.group).labels.get(label)?.parse().ok()
     }
 
     /// How the members of a gang stand. `is_ready` says of a waiting one whether nothing

@@ -9,13 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_api::k8s;
-use muster_api::muster::SchedulingPolicy;
+use muster_api::muster::{SchedulingPolicy, TopologyRequest};
 
 use super::kin::{GroupId, GroupKey, MatchKey, MatcherId};
 use super::{Cluster, Objects};
+use crate::bugs::bug;
 use crate::gang::GangId;
 use crate::hash::TextMap;
-use crate::model::{LabelSet, Scope};
+use crate::model::{LabelSet, PodId, Scope};
 use crate::policy::{self, Active, GangTerms, Placement, Policy, Scoring, Verdict, judge};
 use crate::report::{PolicyInForce, PolicyView};
 
@@ -53,8 +54,9 @@ pub(super) struct Governance {
     verdicts: BTreeMap<Box<str>, Verdict>,
     /// The highest priority first.
     in_force: Vec<InForce>,
-    /// Whether any of these speaks of gangs, or goes by the load.
+    /// Whether any of these speaks of gangs, of topology, or goes by the load.
     speaks_of_gangs: bool,
+    speaks_of_topology: bool,
     weighs_load: bool,
     /// Names of the plugins that score in some profile.
     plugins: Option<BTreeSet<&'static str>>,
@@ -163,6 +165,7 @@ impl Cluster {
         let governance = Arc::make_mut(&mut self.governance);
         governance.verdicts = judged.verdicts;
         governance.speaks_of_gangs = in_force.iter().any(|own| own.policy.speaks_of_gangs());
+        governance.speaks_of_topology = in_force.iter().any(|own| own.policy.topology.is_some());
         governance.weighs_load = in_force.iter().any(|own| own.thresholds().is_some());
         governance.interned.clear();
         governance.generation += 1;
@@ -235,6 +238,13 @@ impl Cluster {
         self.scoring_by(self.governance.set_of(self.kin.matchers(group)))
     }
 
+    /// Where policies want a pod of no gang to be, relative to others of its controller.
+    pub(crate) fn topology_for(&self, pod: PodId) -> Option<Arc<TopologyRequest>> {
+        let group = self.pod(pod).filter(|_| self.governance.speaks_of_topology)?.group;
+        let set = self.governance.set_of(self.kin.matchers(group));
+        self.governance.members(set).find_map(|own| own.policy.topology.clone())
+    }
+
     // ---- gangs -------------------------------------------------------------
 
     /// What policies say of a gang: those that govern every one of its members. One
@@ -257,6 +267,10 @@ impl Cluster {
     pub(crate) fn govern_gang(&mut self, id: GangId) -> bool {
         let terms = self.terms_of(id);
         if self.gang(id).is_none_or(|gang| gang.terms == terms) {
+            return false;
+        }
+        let had = |gang: &Arc<super::Gang>| gang.terms != GangTerms::default();
+        if bug!(self.bugs, PolicyStale) && self.gang(id).is_some_and(had) {
             return false;
         }
         let Some(gang) = self.gang_mut(id) else {

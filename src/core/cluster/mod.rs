@@ -28,6 +28,7 @@ mod owners;
 mod policies;
 mod relate;
 mod shapes;
+mod sites;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -44,6 +45,7 @@ pub use nodes::{NodeId, NodeInfo};
 pub use objects::Objects;
 pub use owners::Owner;
 pub use policies::{Budget, Policies};
+pub use sites::CrewId;
 pub use txn::{Ledgers, Txn};
 pub use volumes::{Kept, Volume, VolumeBindingPlan, VolumePlan, Volumes, claim_class, claim_key};
 
@@ -99,6 +101,7 @@ pub struct Cluster {
     data: Data,
     gangs: Arc<gangs::Gangs>,
     insides: NodeTopologies,
+    sites: Arc<sites::Sites>,
     topologies: crate::topology::Topologies,
     /// Grows with every node that comes or goes, or has other labels.
     labelled: u64,
@@ -167,6 +170,7 @@ impl Cluster {
             data: self.data.clone(),
             gangs: Arc::clone(&self.gangs),
             insides: self.insides.clone(),
+            sites: Arc::clone(&self.sites),
             topologies: self.topologies.clone(),
             labelled: self.labelled,
             journal: self.journal.fork(),
@@ -411,6 +415,7 @@ impl Cluster {
         if let Some(node) = self.displace(id) {
             self.reap(node);
         }
+        self.set_crew(id, None);
         if let Some(pod) = self.pods.get_mut(id.0 as usize).take() {
             self.release_shape(pod.shape);
             Arc::make_mut(&mut self.kin).leave(pod.group, pod.ours);
@@ -429,6 +434,7 @@ impl Cluster {
         let (shape_id, group) = (pod.shape, pod.group);
         self.expect(id, false);
         self.tally_pod(group, shape_id, node, true);
+        self.count_site(id, node, true);
         self.occupy(id, node);
         self.journal.push(node);
     }
@@ -462,6 +468,7 @@ impl Cluster {
         let (shape_id, group) = (pod.shape, pod.group);
         self.expect(id, true);
         self.tally_pod(group, shape_id, node, false);
+        self.count_site(id, node, false);
         self.clear(id, node);
         self.journal.push(node);
         Some(node)

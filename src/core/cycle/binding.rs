@@ -360,6 +360,7 @@ impl Core {
 
     pub(super) fn room_freed(&mut self, now: Tick, left: Left, reach: Reach) {
         let (shape, group) = left;
+        self.fence_news |= !self.fenced.is_empty();
         let event = ClusterEvent {
             resource: Resource::AssignedPod,
             actions: Actions::DELETE,

@@ -22,6 +22,9 @@ impl Core {
         if std::mem::take(&mut self.topology_news) {
             self.topology_changed(now);
         }
+        if std::mem::take(&mut self.fence_news) {
+            self.open_fences(now);
+        }
         self.mend_rounds(now);
         loop {
             let changed = self.queue.take_changed_gangs();
@@ -40,7 +43,12 @@ impl Core {
             self.drop_hold(now, id);
             return self.forget_words(id);
         }
-        let news = self.govern_gang(id) || news;
+        let governed = self.govern_gang(id);
+        if governed {
+            // Members that go alone may be free to go elsewhere now.
+            self.call_members(now, id);
+        }
+        let news = governed || news;
         // Until it is over the round has the say.
         if self.has_whole_round(id) {
             return;

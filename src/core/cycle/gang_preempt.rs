@@ -10,6 +10,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::fence::Fence;
 use super::seat::{Blocked, Candidate, Need, Tried, wanted};
 use super::seek::{Attempted, Scope};
 use super::{Core, Decision};
@@ -131,7 +132,7 @@ impl Core {
                 Some(self.seek(at, &first, &mut candidates, &mut scratch))
             }
             Some(_) => {
-                let all = Scope::all();
+                let all = Scope::of(vec![Fence::place(at.fence.as_ref())]);
                 Some(self.try_scope(at, &all, false, &mut candidates, &mut scratch))
             }
         };

@@ -111,6 +111,8 @@ impl Core {
             // Gangs first: nobody refused them, so they do not back off.
             self.node_shut(now, node, "was deleted");
             self.node_lost(now, node, name);
+            // Whoever was there is in no domain any more.
+            self.fence_news = true;
             let event = ClusterEvent {
                 resource: Resource::Node,
                 actions: Actions::DELETE,
@@ -187,6 +189,7 @@ impl Core {
             let held = self.cluster.gang_of(kind, &meta.namespace, &meta.name);
             let held = held.is_some_and(|gang| self.has_topology(gang));
             if let Some(gang) = self.cluster.set_gang(&object, seen) {
+                self.fence_news = true;
                 self.queue.gang_changed(gang, true);
                 if held {
                     self.call_members(now, gang);
@@ -231,6 +234,7 @@ impl Core {
         }
         if let Some(api) = Api::of_kind(kind).filter(|_| kind.is_pod_group()) {
             let gone = self.cluster.unset_gang(api, &key.namespace, &key.name);
+            self.fence_news = true;
             gone.into_iter().for_each(|gang| self.queue.gang_changed(gang, true));
             return;
         }
@@ -380,12 +384,14 @@ impl Core {
             group: self.cluster.join_group(wire, ours),
             gang: None,
             owner: Owner::of(meta),
+            crew: None,
             settled: u64::MAX,
         };
         read(&mut pod, wire, self.relists[Kind::Pod as usize]);
         (pod.priority, pod.may_preempt) = self.rank_of(wire);
         let id = self.cluster.add_pod(pod);
         self.by_key.insert(key, id);
+        self.cluster.set_crew(id, controller(wire));
         self.regang(now, id, wire);
         id
     }
@@ -394,6 +400,7 @@ impl Core {
     fn regang(&mut self, now: Tick, id: PodId, wire: &k8s::Pod) {
         let ours = self.by_scheduler.contains_key(wire.spec.scheduler_name.as_str());
         let (left, joined) = self.cluster.regang(id, Some(wire).filter(|_| ours));
+        self.fence_news |= left.is_some();
         if left.is_some_and(|gang| self.has_topology(gang)) {
             // It need not be near anybody any more.
             let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
@@ -439,6 +446,7 @@ impl Core {
             self.cluster.journal.push(node);
         }
         let assigned = !wire.spec.node_name.is_empty();
+        self.cluster.set_crew(id, controller(wire));
         self.regang(now, id, wire);
         let relabeled = self.cluster.regroup(id, wire);
         let relabeled = relabeled.filter(|was| was.labels != LabelSet::of(&wire.metadata.labels));
@@ -746,6 +754,12 @@ fn read(pod: &mut Pod, wire: &k8s::Pod, seen: u64) {
 fn checkpoint(wire: &k8s::Pod) -> Option<Tick> {
     let text = wire.metadata.annotations.get(annotations::LAST_CHECKPOINT)?;
     k8s::Time::parse(text).ok().map(|time| Tick(time.0))
+}
+
+/// The UID of a pod's managing controller, of whatever kind.
+fn controller(wire: &k8s::Pod) -> Option<&str> {
+    let owner = wire.metadata.owner_references.iter().find(|owner| owner.controller)?;
+    Some(owner.uid.as_str()).filter(|uid| !uid.is_empty())
 }
 
 /// The event that a pod's own change is to itself.

@@ -11,6 +11,7 @@ mod extend;
 mod extend_bind;
 mod failure;
 mod feed;
+mod fence;
 mod gang;
 mod gang_preempt;
 mod govern;
@@ -23,6 +24,7 @@ mod keep;
 mod ledger;
 mod nominate;
 mod outside;
+mod pack;
 mod permit;
 mod pre_bind;
 mod preempt;
@@ -34,6 +36,7 @@ mod round;
 mod scope;
 mod seat;
 mod seek;
+mod segments;
 mod survey;
 #[cfg(test)]
 mod tests;
@@ -230,6 +233,9 @@ pub struct Core {
     trees: scope::Trees,
     /// Labels of nodes or levels have changed since gangs were looked at.
     topology_news: bool,
+    /// Gangs that found nodes closed to them, and whether any may be open now.
+    fenced: std::collections::BTreeSet<GangId>,
+    fence_news: bool,
     /// What is said of gangs.
     words: IdMap<GangId, words::Words>,
     /// When the present attempt began, by the stopwatch.
@@ -284,6 +290,8 @@ impl Core {
             lifted: Vec::new(),
             trees: scope::Trees::default(),
             topology_news: false,
+            fenced: std::collections::BTreeSet::new(),
+            fence_news: false,
             words: IdMap::default(),
             begun: 0,
             effects: Vec::new(),

@@ -11,11 +11,12 @@ use std::sync::Arc;
 use muster_api::muster::Domain;
 
 use super::failure::Failure;
+use super::fence::Fence;
 use super::outside::{Outside, may_ask};
 use super::round::After;
 use super::{Choice, Core, Decision};
 use crate::bugs::bug;
-use crate::cluster::NodeId;
+use crate::cluster::{Cluster, NodeId, NodeSet};
 use crate::framework::Profile;
 use crate::gang::{GangId, GangSpec, Wish};
 use crate::io::Tick;
@@ -25,6 +26,10 @@ use crate::topology::{Asked, Tree};
 
 /// Trees that are kept; beyond it all are made anew.
 const MAX_TREES: usize = 64;
+/// Nodes with pods of a controller that are looked at for a further one.
+const MAX_SIBLING_NODES: usize = 4096;
+/// Domains of a level that are tried for a pod because others of its controller are there.
+const MAX_NEAR: usize = 2;
 
 /// Some of the nodes.
 #[derive(Clone, Debug)]
@@ -35,6 +40,8 @@ pub(super) enum Place {
     Domain(Arc<Tree>, usize, u32),
     /// Those in any domain of a level.
     Level(Arc<Tree>, usize),
+    /// These.
+    Only(Arc<NodeSet>),
     /// Those that are in all of these.
     Within(Vec<Place>),
 }
@@ -46,6 +53,7 @@ impl Place {
             Self::All => true,
             Self::Domain(tree, level, domain) => tree.domain_of(*level, node) == Some(*domain),
             Self::Level(tree, level) => tree.domain_of(*level, node).is_some(),
+            Self::Only(nodes) => nodes.contains(node),
             Self::Within(places) => places.iter().all(|place| place.has(node)),
         }
     }
@@ -74,6 +82,7 @@ impl Place {
                 nodes.sort_unstable();
                 Some(Cow::Owned(nodes))
             }
+            Self::Only(nodes) => Some(Cow::Owned(nodes.iter().collect())),
             Self::Within(places) => {
                 let nodes = places.iter().find_map(Self::nodes)?;
                 let all = nodes.iter().copied().filter(|node| self.has(*node));
@@ -88,6 +97,34 @@ impl Place {
 pub(super) struct Trees {
     labelled: u64,
     trees: BTreeMap<Vec<Box<str>>, Arc<Tree>>,
+}
+
+/// Members that are meant.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Among<'a> {
+    /// Those of a role.
+    pub(super) role: Option<usize>,
+    /// All others.
+    pub(super) but: Option<PodId>,
+    /// Those of a segment: the label of ranks, how many a segment has, and which it is.
+    pub(super) ranks: Option<(&'a str, u32, u32)>,
+}
+
+impl Among<'_> {
+    fn has(&self, cluster: &Cluster, spec: &GangSpec, pod: PodId) -> bool {
+        let segment = |(label, size, which): (&str, u32, u32)| {
+            cluster.rank_of(pod, label).is_some_and(|rank| rank / size == which)
+        };
+        self.but != Some(pod)
+            && (self.role.is_none() || cluster.role_of(spec, pod) == self.role)
+            && self.ranks.is_none_or(segment)
+    }
+}
+
+/// Something that is asked of members relative to each other.
+struct Bond<'a> {
+    wish: Cow<'a, Wish>,
+    among: Among<'a>,
 }
 
 /// A wish with the domains it speaks of.
@@ -108,6 +145,14 @@ impl Sought {
             None => Ok(Some(first)),
             Some(other) => Err((first.min(other), first.max(other))),
         }
+    }
+
+    /// The domains around a node, from the narrowest to one of level `last`.
+    pub(super) fn around(&self, node: NodeId, last: usize) -> impl Iterator<Item = Place> + '_ {
+        (last..self.tree.levels.len()).rev().filter_map(move |level| {
+            let domain = self.tree.domain_of(level, node)?;
+            Some(Place::Domain(Arc::clone(&self.tree), level, domain))
+        })
     }
 
     /// `rack r7`.
@@ -164,54 +209,104 @@ impl Core {
         Ok(Some(Sought { tree: Arc::clone(tree), asked }))
     }
 
-    /// Nodes that exist on which members are that stay; `role`: of that role only.
+    /// Nodes that exist on which members are that stay.
     pub(super) fn places_of_members(
         &self,
         id: GangId,
         spec: &GangSpec,
-        role: Option<usize>,
-        but: Option<PodId>,
+        among: &Among<'_>,
     ) -> Vec<NodeId> {
         let Some(gang) = self.cluster.gang(id) else {
             return Vec::new();
         };
-        let others = gang.members.iter().copied().filter(|pod| Some(*pod) != but);
-        let of_role = |pod: &PodId| role.is_none() || self.cluster.role_of(spec, *pod) == role;
-        let place = |pod: PodId| {
-            let pod = self.cluster.pod(pod).filter(|pod| !pod.deleting)?;
-            pod.stage.node().filter(|node| self.cluster.node(*node).exists)
-        };
-        let mut nodes: Vec<NodeId> = others.filter(of_role).filter_map(place).collect();
+        let meant = gang.members.iter().filter(|pod| among.has(&self.cluster, spec, **pod));
+        let mut nodes: Vec<NodeId> = meant.filter_map(|pod| self.place_of(*pod)).collect();
         nodes.sort_unstable();
         nodes.dedup();
         nodes
     }
 
-    /// The wishes that concern a member: its gang's, and its role's.
-    fn wishes(spec: &GangSpec, role: Option<usize>) -> Vec<(Option<usize>, &Wish)> {
-        let group = spec.topology.as_ref().map(|wish| (None, wish));
-        let own = role.and_then(|role| Some((Some(role), spec.roles[role].topology.as_ref()?)));
-        group.into_iter().chain(own).collect()
+    /// The node that exists on which a member is that stays.
+    pub(super) fn place_of(&self, pod: PodId) -> Option<NodeId> {
+        let pod = self.cluster.pod(pod).filter(|pod| !pod.deleting)?;
+        pod.stage.node().filter(|node| self.cluster.node(*node).exists)
+    }
+
+    /// What concerns a member: what its gang asks for, its role, and the segments that it is
+    /// in. `Err`: it must be in a segment, and has no rank.
+    fn bonds<'a>(&self, spec: &'a GangSpec, pod: PodId) -> Result<Vec<Bond<'a>>, String> {
+        let role = self.cluster.role_of(spec, pod);
+        let mut bonds = Vec::new();
+        for (role, wish) in spec.wishes_on(role) {
+            let among = Among { role, but: Some(pod), ranks: None };
+            bonds.push(Bond { wish: Cow::Borrowed(wish), among: among.clone() });
+            if wish.segments.is_empty() || bug!(self.bugs, SegmentsIgnored) {
+                continue;
+            }
+            let label = wish.rank_label();
+            let rank = self.cluster.rank_of(pod, label);
+            for segment in &wish.segments {
+                let Some(rank) = rank else {
+                    if segment.required.is_some() {
+                        return Err(self.no_rank(pod, label));
+                    }
+                    continue;
+                };
+                let ranks = Some((label, segment.size, rank / segment.size));
+                let among = Among { ranks, ..among.clone() };
+                bonds.push(Bond { wish: Cow::Owned(segment.wish()), among });
+            }
+        }
+        Ok(bonds)
+    }
+
+    /// A member that must be in a segment has no rank.
+    pub(super) fn no_rank(&self, pod: PodId, label: &str) -> String {
+        let name = self.cluster.pod(pod).map(|p| Arc::clone(&p.key.name)).unwrap_or_default();
+        format!(
+            "topology.segments: member {name} has no rank: its label {label} is missing, or no \
+             number from 0; label members with their ranks, or name their label as rankLabel"
+        )
+    }
+
+    /// The node of the member whose rank is nearest to that of another; `role`: of that role.
+    fn neighbour(
+        &self,
+        id: GangId,
+        spec: &GangSpec,
+        among: &Among<'_>,
+        label: &str,
+    ) -> Option<NodeId> {
+        let rank = self.cluster.rank_of(among.but?, label)?;
+        let members = self.cluster.gang(id)?.members.iter();
+        let ranked =
+            members.filter(|pod| among.has(&self.cluster, spec, **pod)).filter_map(|pod| {
+                Some((self.cluster.rank_of(*pod, label)?.abs_diff(rank), self.place_of(*pod)?))
+            });
+        ranked.min().map(|(_, node)| node)
     }
 
     /// Where a member that goes alone may go, the best first; the last place is all that
     /// is left to it.
-    fn places_for(&mut self, pod: PodId, profile: &Profile) -> Result<Vec<Place>, Failure> {
-        let anywhere = Ok(vec![Place::All]);
+    fn places_for(
+        &mut self,
+        pod: PodId,
+        profile: &Profile,
+    ) -> Result<(Vec<Place>, Option<Fence>), Failure> {
         let Some(id) = self.cluster.pod(pod).and_then(|p| p.gang) else {
-            return anywhere;
+            return Ok((self.places_beside(pod), None));
         };
         let spec = self.cluster.gang(id).and_then(|gang| gang.spec.as_ref().map(Arc::clone));
-        let Some(spec) = spec.filter(|spec| spec.has_topology()) else {
-            return anywhere;
+        let Some(spec) = spec else {
+            return Ok((vec![Place::All], None));
         };
-        let role = self.cluster.role_of(&spec, pod);
         let mut bounds: Vec<Place> = Vec::new();
         let mut near = Vec::new();
-        for (of_role, wish) in Self::wishes(&spec, role) {
-            let sought = self.sought(wish).map_err(|text| Failure::topology(profile, text))?;
+        let bonds = self.bonds(&spec, pod).map_err(|text| Failure::topology(profile, text))?;
+        for Bond { wish, among } in bonds {
+            let sought = self.sought(&wish).map_err(|text| Failure::topology(profile, text))?;
             let Some(sought) = sought else { continue };
-            let members = self.places_of_members(id, &spec, of_role, Some(pod));
+            let members = self.places_of_members(id, &spec, &among);
             if let Some(level) = sought.asked.required {
                 let place = match sought.common(level, &members) {
                     Ok(Some(domain)) => Place::Domain(Arc::clone(&sought.tree), level, domain),
@@ -222,21 +317,70 @@ impl Core {
                 };
                 bounds.push(place);
             }
+            let mut nearer: Vec<Place> = Vec::new();
+            // Near whoever has the next rank, then near them all.
+            if let Some(node) = self.neighbour(id, &spec, &among, spec.rank_label(among.role)) {
+                nearer.extend(sought.around(node, sought.asked.last()));
+            }
             let narrow = (sought.asked.last()..=sought.asked.first).rev();
             let narrow = narrow.filter(|level| Some(*level) != sought.asked.required);
-            let mut nearer: Vec<Place> = narrow
-                .filter_map(|level| {
-                    let domain = sought.common(level, &members).ok()??;
-                    Some(Place::Domain(Arc::clone(&sought.tree), level, domain))
-                })
-                .collect();
+            nearer.extend(narrow.filter_map(|level| {
+                let domain = sought.common(level, &members).ok()??;
+                Some(Place::Domain(Arc::clone(&sought.tree), level, domain))
+            }));
             nearer.append(&mut near);
             near = nearer;
         }
+        let role = self.cluster.role_of(&spec, pod);
+        let fence = self.fence(id, &spec, role);
+        bounds.extend(fence.as_ref().map(|fence| Fence::place(Some(fence))));
         let mut places: Vec<Place> =
             near.into_iter().map(|place: Place| place.within(&bounds)).collect();
         places.push(Place::All.within(&bounds));
-        Ok(places)
+        Ok((places, fence))
+    }
+
+    /// Where a pod of no gang should go by its policies, the best first: near the pods of its
+    /// controller, and anywhere if there is no room.
+    fn places_beside(&mut self, pod: PodId) -> Vec<Place> {
+        let mut places = Vec::new();
+        if let Some(request) = self.cluster.topology_for(pod)
+            && let Some(wish) = Wish::of(Some(&request))
+            && let Some(sought) = self.sought_softly(&wish)
+        {
+            let asked = &sought.asked;
+            // Required of gangs only: there is a level, and no more is asked for.
+            let first = match (asked.required, &wish.preferred) {
+                (Some(required), None) => required,
+                _ => asked.first,
+            };
+            for level in (asked.last()..=first).rev() {
+                let mut domains: BTreeMap<u32, u32> = BTreeMap::new();
+                let siblings = self.cluster.nodes_of_siblings(pod).take(MAX_SIBLING_NODES);
+                for (node, pods) in siblings {
+                    if let Some(domain) = sought.tree.domain_of(level, node) {
+                        *domains.entry(domain).or_default() += pods;
+                    }
+                }
+                let mut most: Vec<(u32, u32)> = domains.into_iter().collect();
+                most.sort_by_key(|(domain, pods)| (std::cmp::Reverse(*pods), *domain));
+                let nearest = most.iter().take(MAX_NEAR);
+                places
+                    .extend(nearest.map(|(domain, _)| {
+                        Place::Domain(Arc::clone(&sought.tree), level, *domain)
+                    }));
+            }
+        }
+        places.push(Place::All);
+        places
+    }
+
+    /// As [`Core::sought`]; what is required and not known is no reason to wait.
+    fn sought_softly(&mut self, wish: &Wish) -> Option<Sought> {
+        match self.sought(wish) {
+            Ok(sought) => sought,
+            Err(_) => self.sought(&Wish { required: None, ..wish.clone() }).ok()?,
+        }
     }
 
     /// Whether a node is where the members of a pod's gang are, as far as they must be
@@ -244,9 +388,12 @@ impl Core {
     fn strays(&mut self, pod: PodId, node: NodeId) -> Option<String> {
         let id = self.cluster.pod(pod)?.gang?;
         let spec = self.cluster.gang(id)?.spec.as_ref().map(Arc::clone)?;
-        let role = self.cluster.role_of(&spec, pod);
-        for (of_role, wish) in Self::wishes(&spec, role) {
-            let sought = match self.sought(wish) {
+        let bonds = match self.bonds(&spec, pod) {
+            Ok(bonds) => bonds,
+            Err(text) => return Some(text),
+        };
+        for Bond { wish, among } in bonds {
+            let sought = match self.sought(&wish) {
                 Ok(Some(sought)) => sought,
                 Ok(None) => continue,
                 // Nobody knows where it must be any more.
@@ -262,7 +409,7 @@ impl Core {
                     sought.asked.names[level]
                 ));
             };
-            let members = self.places_of_members(id, &spec, of_role, Some(pod));
+            let members = self.places_of_members(id, &spec, &among);
             let elsewhere = members
                 .iter()
                 .filter_map(|other| sought.tree.domain_of(level, *other))
@@ -275,7 +422,7 @@ impl Core {
                 ));
             }
         }
-        None
+        self.trespasses(pod, node)
     }
 
     /// As [`Core::strays`], for a member that has room and was not bound yet.
@@ -290,38 +437,59 @@ impl Core {
     /// A member of a round that is not where it must be, as labels and levels are now.
     pub(super) fn strayed_in_round(&mut self, id: GangId) -> Option<(PodId, Failure)> {
         let spec = self.cluster.gang(id)?.spec.as_ref().map(Arc::clone)?;
-        if !spec.has_topology() {
+        let minds = self.minds_exclusive(id, &spec);
+        if !spec.has_topology() && !minds {
             return None;
         }
         let members = self.cluster.gang(id)?.members.iter();
-        let in_round = |pod: &PodId| {
-            let binding = self.bindings.get(pod).filter(|b| b.round == Some(id))?;
-            Some((*pod, binding.node, self.cluster.role_of(&spec, *pod)))
-        };
-        let round: Vec<(PodId, NodeId, Option<usize>)> = members.filter_map(in_round).collect();
-        let group = spec.topology.as_ref().map(|wish| (None, wish));
-        let roles = spec.roles.iter().enumerate();
-        let roles = roles.filter_map(|(i, role)| Some((Some(i), role.topology.as_ref()?)));
-        let mut suspect = false;
-        for (role, wish) in group.into_iter().chain(roles) {
-            let Ok(sought) = self.sought(wish) else {
-                suspect = true;
-                continue;
-            };
-            let Some(sought) = sought else { continue };
-            let Some(level) = sought.asked.required else { continue };
-            let nodes = self.places_of_members(id, &spec, role, None);
-            let mut own = round.iter().filter(|(.., of)| role.is_none() || *of == role);
-            suspect |= sought.common(level, &nodes).is_err()
-                || own.any(|(_, node, _)| sought.tree.domain_of(level, *node).is_none());
-        }
+        let in_round = |pod: &&PodId| self.bindings.get(pod).is_some_and(|b| b.round == Some(id));
+        let round: Vec<PodId> = members.filter(in_round).copied().collect();
+        let suspect = self.is_apart(id, &spec) || minds && self.any_trespasses(id, &spec, &round);
         let mut round = round.into_iter().filter(|_| suspect);
-        round.find_map(|(pod, ..)| Some((pod, self.strayed(pod)?)))
+        round.find_map(|pod| Some((pod, self.strayed(pod)?)))
+    }
+
+    /// Whether members that have room may be where they must not be: one look at each, so
+    /// that a large gang that is well costs little.
+    fn is_apart(&mut self, id: GangId, spec: &GangSpec) -> bool {
+        for (role, wish) in spec.wishes() {
+            let segments = wish.segments.iter().map(|s| (s.size, Cow::Owned(s.wish())));
+            let all = std::iter::once((u32::MAX, Cow::Borrowed(wish))).chain(segments);
+            for (size, wish_of) in all {
+                let Ok(sought) = self.sought(&wish_of) else { return true };
+                let Some((level, sought)) = sought.and_then(|s| Some((s.asked.required?, s)))
+                else {
+                    continue;
+                };
+                let among = Among { role, ..Among::default() };
+                let mut found: BTreeMap<u32, u32> = BTreeMap::new();
+                let members = self.cluster.gang(id).into_iter().flat_map(|gang| &gang.members);
+                for pod in members.filter(|pod| among.has(&self.cluster, spec, **pod)) {
+                    let Some(node) = self.place_of(*pod) else { continue };
+                    let rank = self.cluster.rank_of(*pod, wish.rank_label());
+                    let segment = if size == u32::MAX { Some(0) } else { rank.map(|r| r / size) };
+                    let domain = sought.tree.domain_of(level, node);
+                    let bound = !self.bindings.contains_key(pod);
+                    let (Some(segment), Some(domain)) = (segment, domain) else {
+                        // Of whoever is bound nothing is asked any more.
+                        if bound {
+                            continue;
+                        }
+                        return true;
+                    };
+                    if *found.entry(segment).or_insert(domain) != domain {
+                        return true;
+                    }
+                }
+            }
+        }
+        false
     }
 
     /// Labels of nodes or levels have changed: rounds that are apart now are given up, and
     /// whoever waits is tried again.
     pub(super) fn topology_changed(&mut self, now: Tick) {
+        self.open_fences(now);
         for id in self.cluster.gangs_with_topology() {
             if self.has_round(id)
                 && let Some((pod, failure)) = self.strayed_in_round(id)
@@ -361,19 +529,28 @@ impl Core {
         outside: &mut Outside,
         decision: &mut Decision,
     ) -> Result<Choice, Failure> {
-        let mut places = self.places_for(pod, profile)?;
+        let (mut places, fence) = self.places_for(pod, profile)?;
         // Extenders are asked once: about all that is left to it.
         if places.len() > 1 && may_ask(profile.extenders(), self.cluster.shape(shape)) {
             places.drain(..places.len() - 1);
         }
         let last = places.pop().unwrap_or(Place::All);
         for place in places {
+            if !self.may_sit(profile, shape, &place) {
+                continue;
+            }
             match self.choose(profile, shape, pod, &place, outside, decision) {
                 Err(failure) if failure.is_rejected() => {}
                 choice => return choice,
             }
         }
-        self.choose(profile, shape, pod, &last, outside, decision)
+        let choice = self.choose(profile, shape, pod, &last, outside, decision);
+        choice.map_err(|mut failure| {
+            if let Some(fence) = fence.filter(|_| failure.is_rejected()) {
+                failure.add(&format!("({})", fence.says));
+            }
+            failure
+        })
     }
 
     /// Whether any node of a place fits a shape, but for pods that are expected there: worth
@@ -392,7 +569,8 @@ impl Core {
     ) -> (Option<Domain>, Vec<(String, Domain)>) {
         let shown = |core: &mut Self, role: Option<usize>, wish: &Wish| {
             let sought = core.sought(wish).ok().flatten()?;
-            sought.shown(wish, &core.places_of_members(id, spec, role, None))
+            let among = Among { role, ..Among::default() };
+            sought.shown(wish, &core.places_of_members(id, spec, &among))
         };
         let group = spec.topology.as_ref().and_then(|wish| shown(self, None, wish));
         let mut roles = Vec::new();

@@ -11,11 +11,13 @@ use muster_api::muster::reason;
 
 use super::binding::{Binding, Stage};
 use super::failure::Failure;
+use super::fence::Fence;
 use super::outside::Outside;
 use super::scope::{Place, Sought};
 use super::seek::{Attempted, MAX_STEPS, Scope};
 use super::{Choice, Core, Decision, Outcome};
 use crate::bugs::bug;
+use crate::cluster::NodeId;
 use crate::framework::Profile;
 use crate::gang::{Count, GangId, GangSpec};
 use crate::hash::IdMap;
@@ -61,6 +63,8 @@ pub(super) struct Candidate {
     pub(super) pod: PodId,
     pub(super) shape: ShapeId,
     pub(super) role: Option<usize>,
+    /// Its rank, if that matters.
+    pub(super) rank: Option<u32>,
 }
 
 /// The members that would fill what is missing.
@@ -73,6 +77,16 @@ pub(super) fn wanted(mut need: Need, candidates: &[Candidate]) -> Vec<(PodId, Sh
         None => false,
     };
     candidates.iter().filter(fills).map(|c| (c.pod, c.shape)).collect()
+}
+
+/// Where a member is to be seated.
+struct Places<'a> {
+    /// Tried first, by this member only: where the ranks next to its own are.
+    near: &'a [Place],
+    /// Tried one after the other; the last is all there is.
+    places: &'a [Place],
+    /// Those before it are full.
+    from: &'a mut usize,
 }
 
 /// Who found no seat, and why.
@@ -89,14 +103,24 @@ pub(super) struct Blocked {
     untried: bool,
     /// Not all was tried that could be.
     pub(super) gave_up: bool,
+    /// What is said counts segments, not members.
+    of_segments: bool,
+    /// Of a member of a segment: how many had a seat on each node where it could have been.
+    pub(super) full: Vec<(NodeId, u32)>,
 }
 
 impl Blocked {
     /// A member is told why it was not tried.
     pub(super) fn refused(first: &Candidate, failure: Failure) -> Self {
-        let &Candidate { pod, shape, role } = first;
+        let &Candidate { pod, shape, role, .. } = first;
         let (seated, place, gave_up) = (0, String::new(), false);
-        Self { pod, shape, role, failure, seated, place, untried: true, gave_up }
+        let (untried, of_segments, full) = (true, false, Vec::new());
+        Self { pod, shape, role, failure, seated, place, untried, gave_up, of_segments, full }
+    }
+
+    /// There is no room for all segments: so many members would have had a seat.
+    pub(super) fn short(first: &Candidate, failure: Failure, seated: usize) -> Self {
+        Self { seated, of_segments: true, ..Self::refused(first, failure) }
     }
 
     /// Says where room was sought. `theirs`: where other members are already.
@@ -135,16 +159,19 @@ impl Core {
         decision.evaluated = u32::try_from(self.cluster.node_count()).unwrap_or(u32::MAX);
         self.order_by_need(&profile, &mut candidates);
         let expected = self.lift_expectations(id);
-        let at = Attempted { now, id, spec: &spec, profile: &profile, held: &held };
+        let fence = self.fence(id, &spec, None);
+        let at = Attempted { now, id, spec: &spec, profile: &profile, held: &held, fence };
         let tried = if spec.has_topology() {
             let first = candidates.first()?.clone();
             self.seek(&at, &first, &mut candidates, &mut decision)
         } else {
-            self.try_scope(&at, &Scope::all(), true, &mut candidates, &mut decision)
+            let scope = Scope::of(vec![Fence::place(at.fence.as_ref())]);
+            self.try_scope(&at, &scope, true, &mut candidates, &mut decision)
         };
         let (mut blocked, kept) = match tried {
             Tried::Seated(seated) => {
                 self.expectations_met(now, id, expected);
+                self.fenced.remove(&id);
                 self.begin_round(now, id, &spec, &profile, seated, &mut decision);
                 return Some(decision);
             }
@@ -152,6 +179,9 @@ impl Core {
             Tried::Failed(blocked) => (blocked, false),
         };
         let mut text = self.blocked(&spec, held.all, &blocked);
+        if let Some(fence) = at.fence.as_ref().filter(|fence| !text.contains(&fence.says)) {
+            text += &format!(" ({})", fence.says);
+        }
         let tried_all = !kept && blocked.failure.is_rejected() && !blocked.untried;
         let mut planned = None;
         if tried_all {
@@ -196,7 +226,7 @@ impl Core {
         candidates: &mut [Candidate],
         decision: &mut Decision,
     ) -> Tried {
-        let &Attempted { now, id, spec, profile, held } = at;
+        let &Attempted { now, id, spec, profile, held, .. } = at;
         let mut blocked: Option<Blocked> = None;
         for _ in 0..MAX_ORDERS {
             let mut seated = Vec::new();
@@ -210,7 +240,10 @@ impl Core {
                     self.accumulate(now, id, spec, profile, seated, decision);
                     return Tried::Kept(why);
                 }
-                Some(why) => {
+                Some(mut why) => {
+                    if scope.has_segments() {
+                        why.full = self.taken(scope, &why, &seated);
+                    }
                     // Nobody else has seen the room taken: giving it back is no event.
                     let forgets = usize::from(bug!(self.bugs, GangUndoForgotten));
                     for pod in seated.iter().skip(forgets).rev() {
@@ -252,9 +285,27 @@ impl Core {
         });
         let candidate = |pod: PodId| {
             let (shape, role) = (cluster.pod(pod)?.shape, cluster.role_of(spec, pod));
-            Some(Candidate { pod, shape, role })
+            let label = spec.has_topology().then(|| spec.rank_label(role));
+            let rank = label.and_then(|label| cluster.rank_of(pod, label));
+            Some(Candidate { pod, shape, role, rank })
         };
-        pods.into_iter().filter_map(candidate).collect()
+        let mut candidates: Vec<Candidate> = pods.into_iter().filter_map(candidate).collect();
+        // Consecutive ranks are seated one after the other, so that they are near.
+        candidates.sort_by_key(|c| c.rank.unwrap_or(u32::MAX));
+        candidates
+    }
+
+    /// How many have a seat on each node where a member of a segment could have been.
+    fn taken(&self, scope: &Scope, why: &Blocked, seated: &[PodId]) -> Vec<(NodeId, u32)> {
+        let list = scope.list(why.pod, why.role).last();
+        let nodes = list.and_then(|place| place.nodes()).unwrap_or_default();
+        let mut taken: Vec<(NodeId, u32)> = nodes.iter().map(|node| (*node, 0)).collect();
+        for node in seated.iter().filter_map(|pod| self.cluster.pod(*pod)?.stage.node()) {
+            if let Ok(at) = taken.binary_search_by_key(&node, |(node, _)| *node) {
+                taken[at].1 += 1;
+            }
+        }
+        taken
     }
 
     /// Shapes that fit the fewest nodes go first.
@@ -289,9 +340,9 @@ impl Core {
     ) -> Option<Blocked> {
         let mut blocked: Option<Blocked> = None;
         // Places that are full for a shape stay so: seats are only taken here.
-        let mut full: IdMap<(ShapeId, Option<usize>), usize> = IdMap::default();
+        let mut full: IdMap<(ShapeId, usize), usize> = IdMap::default();
         for candidate in candidates {
-            let &Candidate { pod, shape, role } = candidate;
+            let &Candidate { pod, shape, role, .. } = candidate;
             if need.all() == 0 {
                 break;
             }
@@ -299,9 +350,10 @@ impl Core {
             if blocked.as_ref().is_some_and(|b| b.shape == shape) || need.place(role).is_none() {
                 continue;
             }
-            let places = scope.places(role);
-            let from = full.entry((shape, role)).or_default();
-            match self.seat(now, id, pod, profile, (places, from), decision) {
+            let Some((list, places)) = scope.places(pod, role) else { continue };
+            let from = full.entry((shape, list)).or_default();
+            let places = Places { near: scope.near(pod), places, from };
+            match self.seat(now, id, pod, profile, places, decision) {
                 Ok(()) => {
                     seated.push(pod);
                     if let Some(place) = need.place(role) {
@@ -329,22 +381,25 @@ impl Core {
         id: GangId,
         pod: PodId,
         profile: &Arc<Profile>,
-        (places, from): (&[Place], &mut usize),
+        Places { near, places, from }: Places<'_>,
         decision: &mut Decision,
     ) -> Result<(), Failure> {
         let Some(shape) = self.cluster.pod(pod).map(|p| p.shape) else {
             return Err(Failure::no_nodes());
         };
+        let mut near = near.iter();
         let choice = loop {
-            let place = places.get(*from).unwrap_or(&Place::All);
-            let last = *from + 1 >= places.len();
+            let beside = near.next();
+            let place = beside.or_else(|| places.get(*from)).unwrap_or(&Place::All);
+            let last = beside.is_none() && *from + 1 >= places.len();
+            let next = usize::from(beside.is_none());
             if !last && !self.may_sit(profile, shape, place) {
-                *from += 1;
+                *from += next;
                 continue;
             }
             let outside = &mut Outside::default();
             match self.choose(profile, shape, pod, place, outside, decision) {
-                Err(failure) if failure.is_rejected() && !last => *from += 1,
+                Err(failure) if failure.is_rejected() && !last => *from += next,
                 choice => break choice?,
             }
         };
@@ -366,7 +421,8 @@ impl Core {
     fn blocked(&self, spec: &GangSpec, held: usize, why: &Blocked) -> String {
         let Blocked { pod, role, failure, seated, place, .. } = why;
         if why.untried {
-            return failure.message().to_owned();
+            let place = if why.of_segments { place } else { "" };
+            return format!("{}{place}", failure.message());
         }
         let member = self.cluster.pod(*pod).map(|p| Arc::clone(&p.key.name)).unwrap_or_default();
         let role = role.map(|role| format!(" (role {})", spec.roles[role].name));

@@ -8,40 +8,107 @@
 use std::sync::Arc;
 
 use super::failure::Failure;
-use super::scope::{Place, Sought};
+use super::fence::Fence;
+use super::pack::Repacked;
+use super::scope::{Among, Place, Sought};
 use super::seat::{Blocked, Candidate, Need, Tried, wanted};
+use super::segments::Segments;
 use super::{Core, Decision};
 use crate::bugs::bug;
 use crate::cluster::NodeId;
 use crate::framework::Profile;
 use crate::gang::{Count, GangId, GangSpec, Wish};
+use crate::hash::{IdMap, IdSet};
 use crate::io::Tick;
 use crate::model::{PodId, ShapeId};
 use crate::plugins::names;
 use crate::report::{DomainView, MAX_DOMAINS_SHOWN};
-use crate::topology::{Room, Worth};
+use crate::topology::{Domain, Room, Worth};
 
 /// Domains tried for a gang whose members differ, before it is said that none was found.
 pub(super) const MAX_STEPS: usize = 64;
 
 /// Where members may be seated, and in which order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Scope {
-    /// Tried one after the other; the last is all there is.
-    places: Vec<Place>,
-    /// The same for roles that ask for something of their own.
-    roles: Vec<Option<Vec<Place>>>,
+    /// Lists of places, tried one after the other; the last of a list is all there is. The
+    /// first list is the gang's.
+    lists: Vec<Vec<Place>>,
+    /// The list of each role that asks for something of its own.
+    roles: Vec<Option<usize>>,
+    /// The list of each member of a segment.
+    own: IdMap<PodId, usize>,
+    /// Where the ranks next to a member's are.
+    near: IdMap<PodId, Vec<Place>>,
+    /// Members that are not seated now.
+    idle: IdSet<PodId>,
 }
 
 impl Scope {
-    /// All nodes.
-    pub(super) fn all() -> Self {
-        Self { places: vec![Place::All], roles: Vec::new() }
+    /// One list for all.
+    pub(super) fn of(places: Vec<Place>) -> Self {
+        Self { lists: vec![places], ..Self::default() }
     }
 
-    pub(super) fn places(&self, role: Option<usize>) -> &[Place] {
-        let own = role.and_then(|role| self.roles.get(role)?.as_deref());
-        own.unwrap_or(&self.places)
+    pub(super) fn number(&self, pod: PodId, role: Option<usize>) -> usize {
+        let of_role = || role.and_then(|role| self.roles.get(role).copied().flatten());
+        self.own.get(&pod).copied().or_else(of_role).unwrap_or(0)
+    }
+
+    /// The places of a member.
+    pub(super) fn list(&self, pod: PodId, role: Option<usize>) -> &[Place] {
+        &self.lists[self.number(pod, role)]
+    }
+
+    /// The same and the number of the list; none if it is not to be seated.
+    pub(super) fn places(&self, pod: PodId, role: Option<usize>) -> Option<(usize, &[Place])> {
+        let number = self.number(pod, role);
+        (!self.idle.contains(&pod)).then(|| (number, self.lists[number].as_slice()))
+    }
+
+    pub(super) fn near(&self, pod: PodId) -> &[Place] {
+        self.near.get(&pod).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn has_segments(&self) -> bool {
+        !self.own.is_empty()
+    }
+
+    /// All that is left to members of a role, or to those of none.
+    pub(super) fn base(&self, role: Option<usize>) -> Place {
+        let list = role.and_then(|role| self.roles.get(role).copied().flatten()).unwrap_or(0);
+        self.lists[list].last().cloned().unwrap_or(Place::All)
+    }
+
+    fn set_role(&mut self, role: usize, places: Option<Vec<Place>>) {
+        self.roles[role] = places.map(|places| {
+            self.lists.push(places);
+            self.lists.len() - 1
+        });
+    }
+
+    /// A member has a place of its own, within what is left to it otherwise.
+    pub(super) fn set_own(&mut self, pod: PodId, list: usize) {
+        self.own.insert(pod, list);
+    }
+
+    /// These are not seated now.
+    pub(super) fn set_idle(&mut self, pods: impl Iterator<Item = PodId>) {
+        self.idle = pods.collect();
+    }
+
+    pub(super) fn add_list(&mut self, places: Vec<Place>) -> usize {
+        self.lists.push(places);
+        self.lists.len() - 1
+    }
+
+    /// The list that a member of a segment has already.
+    pub(super) fn own(&self, pod: PodId) -> Option<usize> {
+        self.own.get(&pod).copied()
+    }
+
+    pub(super) fn last_of(&self, list: usize) -> Place {
+        self.lists[list].last().cloned().unwrap_or(Place::All)
     }
 }
 
@@ -52,23 +119,40 @@ pub(super) struct Attempted<'a> {
     pub(super) spec: &'a GangSpec,
     pub(super) profile: &'a Arc<Profile>,
     pub(super) held: &'a Count,
+    /// Nodes that are closed to it.
+    pub(super) fence: Option<Fence>,
+}
+
+/// What is found out once for all domains that are tried.
+struct Search {
+    segments: Vec<Segments>,
+    /// Ranks and nodes of members that are placed.
+    ranked: Vec<(u32, NodeId)>,
+    steps: usize,
+}
+
+/// Places that are tried, and the tree that they are of.
+struct Ground<'a> {
+    places: Vec<Place>,
+    /// Members may be near the ranks next to theirs, within a level.
+    tree: Option<(&'a Sought, usize)>,
 }
 
 /// Members of each shape that have to be seated.
-type Wanted = Vec<(PodId, ShapeId)>;
+pub(super) type Wanted = Vec<(PodId, ShapeId)>;
 
 /// How many of each shape fit on each node, at most.
-struct Bounds {
+pub(super) struct Bounds {
     /// How many are needed.
     need: u32,
     /// By shape: how many are needed at least, and what each node is worth.
     shapes: Vec<(u32, Vec<Worth>)>,
     /// All together.
-    all: Vec<Worth>,
+    pub(super) all: Vec<Worth>,
 }
 
 impl Bounds {
-    fn worth(worths: &[Worth], node: NodeId) -> Worth {
+    pub(super) fn worth(worths: &[Worth], node: NodeId) -> Worth {
         worths.get(node.index()).copied().unwrap_or_default()
     }
 }
@@ -91,11 +175,18 @@ impl Core {
             Err(text) => return refuse(text),
         };
         self.set_tried(at.id, Vec::new());
-        let mut steps = 0;
-        let Some(sought) = sought else {
-            return self.seek_roles(at, vec![Place::All], true, &mut steps, candidates, decision);
+        let segments = match self.segments(at, candidates) {
+            Ok(segments) => segments,
+            Err(why) => return Tried::Failed(*why),
         };
-        let members = self.places_of_members(at.id, at.spec, None, None);
+        let ranked = self.ranked_members(at.id, at.spec);
+        let mut search = Search { segments, ranked, steps: 0 };
+        let open = Fence::place(at.fence.as_ref());
+        let Some(sought) = sought else {
+            let ground = Ground { places: vec![open], tree: None };
+            return self.seek_roles(at, &mut search, ground, true, candidates, decision);
+        };
+        let members = self.places_of_members(at.id, at.spec, &Among::default());
         let fixed = match sought.asked.required.map(|level| (level, sought.common(level, &members)))
         {
             Some((level, Err(split))) => return refuse(sought.apart(level, split)),
@@ -104,21 +195,29 @@ impl Core {
         };
         let wanted = wanted(Need::new(at.spec, at.held), candidates);
         let pool: Wanted = candidates.iter().map(|c| (c.pod, c.shape)).collect();
-        let bounds = self.bounds(at.profile, &pool, wanted.len(), &Place::All);
+        let bounds = self.bounds(at.profile, &pool, wanted.len(), &open);
         let tree = Arc::clone(&sought.tree);
         let room = Room::new(&tree, |node| Bounds::worth(&bounds.all, node), &members);
         let options = options(&sought, &room, &bounds, fixed, &members);
+        let in_order = candidates.iter().any(|c| c.rank.is_some());
+        let places = |level: usize, domain: u32| {
+            let places = places(&sought, &room, (level, domain), bounds.need, in_order);
+            let places = places.into_iter().map(|p| p.within(std::slice::from_ref(&open)));
+            Ground { places: places.collect(), tree: Some((&sought, level)) }
+        };
         // One shape: bounds leave nothing out, so all that are left are tried.
         let mixed = bounds.shapes.len() > 1 || at.spec.roles.iter().any(|r| r.topology.is_some());
         let mut best: Option<Blocked> = None;
+        let mut unsure = false;
         for (level, domain) in options {
-            if mixed && steps >= MAX_STEPS {
+            if mixed && search.steps >= MAX_STEPS {
                 break;
             }
-            steps += 1;
-            let places = places(&sought, &room, level, domain, bounds.need);
-            match self.seek_roles(at, places, false, &mut steps, candidates, decision) {
+            search.steps += 1;
+            let ground = places(level, domain);
+            match self.seek_roles(at, &mut search, ground, false, candidates, decision) {
                 Tried::Failed(mut why) if why.failure.is_rejected() => {
+                    unsure |= why.gave_up;
                     if sought.asked.required == Some(level) {
                         why.set_place(&sought, fixed.is_some(), level, domain);
                         if best.as_ref().is_none_or(|best| best.seated < why.seated) {
@@ -129,15 +228,17 @@ impl Core {
                 tried => return tried,
             }
         }
-        let gave_up = mixed && steps >= MAX_STEPS;
+        let gave_up = unsure || mixed && search.steps >= MAX_STEPS;
         let Some(level) = sought.asked.required else {
-            let mut places: Vec<Place> = room
-                .parts_of_all(bounds.need)
-                .into_iter()
-                .map(|(level, domain)| Place::Domain(Arc::clone(&tree), level, domain))
-                .collect();
-            places.push(Place::All);
-            return self.seek_roles(at, places, true, &mut steps, candidates, decision);
+            let mut parts = room.parts_of_all(bounds.need);
+            if in_order {
+                parts.sort_unstable();
+            }
+            let part = |(level, domain)| Place::Domain(Arc::clone(&tree), level, domain);
+            let parts = parts.into_iter().map(part).chain([Place::All]);
+            let places = parts.map(|part| part.within(std::slice::from_ref(&open))).collect();
+            let ground = Ground { places, tree: Some((&sought, 0)) };
+            return self.seek_roles(at, &mut search, ground, true, candidates, decision);
         };
         let largest = fixed.map(|(_, domain)| domain).or_else(|| room.largest(level));
         let Some(largest) = largest else {
@@ -151,21 +252,27 @@ impl Core {
             Some((_, domain)) => vec![(domain, room.fits(level, domain))],
             None => room.ranked(level),
         };
+        if let Some(fence) = at.fence.as_ref().filter(|_| room.fits(level, largest) == 0) {
+            return refuse(format!(
+                "no {} is open to it: {}",
+                sought.asked.names[level], fence.says
+            ));
+        }
         let shape = wanted.first().map(|(_, shape)| *shape);
         let tried = self.domain_views(&sought, level, &ranked, at.profile, shape);
         self.set_tried(at.id, tried);
         if let Some(mut why) = best.filter(|_| !at.spec.accumulate) {
-            why.gave_up = gave_up;
+            why.gave_up |= gave_up;
             return Tried::Failed(why);
         }
-        let mut places = places(&sought, &room, level, largest, bounds.need);
+        let mut ground = places(level, largest);
         if bug!(self.bugs, TopologyIgnored) {
-            places.push(Place::All);
+            ground.places.push(Place::All);
         }
-        let mut tried = self.seek_roles(at, places, true, &mut steps, candidates, decision);
+        let mut tried = self.seek_roles(at, &mut search, ground, true, candidates, decision);
         if let Tried::Failed(why) | Tried::Kept(why) = &mut tried {
             why.set_place(&sought, fixed.is_some(), level, largest);
-            why.gave_up = gave_up;
+            why.gave_up |= gave_up;
         }
         tried
     }
@@ -201,42 +308,108 @@ impl Core {
     fn seek_roles(
         &mut self,
         at: &Attempted<'_>,
-        places: Vec<Place>,
+        search: &mut Search,
+        ground: Ground<'_>,
         keeps: bool,
-        steps: &mut usize,
         candidates: &mut [Candidate],
         decision: &mut Decision,
     ) -> Tried {
-        let mut scope = Scope { places, roles: vec![None; at.spec.roles.len()] };
+        let mut scope = Scope::of(ground.places);
+        scope.roles = vec![None; at.spec.roles.len()];
         let mut left: Vec<Vec<Vec<Place>>> = vec![Vec::new(); at.spec.roles.len()];
         for (role, wish) in at.spec.roles.iter().enumerate() {
             let Some(wish) = &wish.topology else { continue };
-            let base = scope.places.last().cloned().unwrap_or(Place::All);
+            let base = scope.base(None);
             match self.role_places(at, role, wish, &base, candidates) {
                 Ok(Some(mut options)) => {
                     options.reverse();
-                    scope.roles[role] = options.pop();
+                    scope.set_role(role, options.pop());
                     left[role] = options;
                 }
                 Ok(None) => {}
                 Err(why) => return Tried::Failed(*why),
             }
         }
+        let mut learned = IdMap::default();
+        let mut plans = 0;
         loop {
             let more = left.iter().any(|options| !options.is_empty());
-            match self.try_scope(at, &scope, keeps && !more, candidates, decision) {
+            let mut laid = scope.clone();
+            let tried = match self.lay_segments(at, search, &learned, &mut laid, candidates) {
+                Err(why) => Tried::Failed(*why),
+                Ok(()) => {
+                    neighbours(search, ground.tree, &mut laid, candidates);
+                    let tried = self.try_scope(at, &laid, keeps && !more, candidates, decision);
+                    self.try_packed(at, &laid, tried, candidates, decision)
+                }
+            };
+            match tried {
                 Tried::Failed(mut why) => {
+                    // Fewer fit where a segment was to be than was thought: once more.
+                    let news = learn(&mut learned, &why.full);
+                    if news && plans < MAX_STEPS {
+                        plans += 1;
+                        continue;
+                    }
                     let next = why.role.and_then(|role| Some((role, left[role].pop()?)));
-                    let Some((role, places)) = next.filter(|_| *steps < MAX_STEPS) else {
-                        why.gave_up = more;
+                    let Some((role, places)) = next.filter(|_| search.steps < MAX_STEPS) else {
+                        why.gave_up |= more || news;
                         return Tried::Failed(why);
                     };
-                    *steps += 1;
-                    scope.roles[role] = Some(places);
+                    search.steps += 1;
+                    learned.clear();
+                    scope.set_role(role, Some(places));
                 }
                 tried => return tried,
             }
         }
+    }
+
+    /// Members that differ have found no room one after the other: tries them as they would
+    /// be packed, if that helps.
+    fn try_packed(
+        &mut self,
+        at: &Attempted<'_>,
+        scope: &Scope,
+        tried: Tried,
+        candidates: &mut [Candidate],
+        decision: &mut Decision,
+    ) -> Tried {
+        let differ = candidates.iter().any(|c| c.shape != candidates[0].shape);
+        let mut why = match tried {
+            Tried::Failed(why) if differ && why.failure.is_rejected() => why,
+            tried => return tried,
+        };
+        match self.repack(at, scope, candidates) {
+            Repacked::Nowhere => {}
+            Repacked::Unknown => why.gave_up = true,
+            Repacked::Scope(packed) => {
+                match self.try_scope(at, &packed, false, candidates, decision) {
+                    Tried::Failed(_) => why.gave_up = true,
+                    tried => return tried,
+                }
+            }
+        }
+        Tried::Failed(why)
+    }
+
+    /// Finds a place for every segment, within what a scope leaves to its members.
+    fn lay_segments(
+        &self,
+        at: &Attempted<'_>,
+        search: &Search,
+        learned: &IdMap<NodeId, u32>,
+        scope: &mut Scope,
+        candidates: &[Candidate],
+    ) -> Result<(), Box<Blocked>> {
+        if search.segments.is_empty() {
+            return Ok(());
+        }
+        let wanted: IdSet<PodId> =
+            wanted(Need::new(at.spec, at.held), candidates).iter().map(|(pod, _)| *pod).collect();
+        scope.set_idle(candidates.iter().map(|c| c.pod).filter(|pod| !wanted.contains(pod)));
+        let all = search.segments.iter();
+        all.map(|segments| self.lay_in(at.profile, segments, learned, scope)).collect()
     }
 
     /// Where members of a role could go by its own wish, the best first.
@@ -261,7 +434,10 @@ impl Core {
         else {
             return Ok(None);
         };
-        let members = self.places_of_members(at.id, at.spec, Some(role), None);
+        let among = Among { role: Some(role), ..Among::default() };
+        let members = self.places_of_members(at.id, at.spec, &among);
+        let fence = wish.exclusive.then(|| self.fence(at.id, at.spec, Some(role))).flatten();
+        let base = &base.clone().within(&[Fence::place(fence.as_ref())]);
         let fixed = match sought.asked.required.map(|level| (level, sought.common(level, &members)))
         {
             Some((level, Err(split))) => {
@@ -276,8 +452,9 @@ impl Core {
         let bounds = self.bounds(at.profile, &pool, need, base);
         let room = Room::new(&sought.tree, |node| Bounds::worth(&bounds.all, node), &members);
         let found = options(&sought, &room, &bounds, fixed, &members);
+        let in_order = own.iter().any(|c| c.rank.is_some());
         let inside = |(level, domain): (usize, u32)| -> Vec<Place> {
-            let places = places(&sought, &room, level, domain, bounds.need).into_iter();
+            let places = places(&sought, &room, (level, domain), bounds.need, in_order).into_iter();
             places.map(|place| place.within(std::slice::from_ref(base))).collect()
         };
         // Members that are not needed now are held to it too.
@@ -303,7 +480,7 @@ impl Core {
 
     /// How many of each shape fit on each node of a place, at most; `need` of the pool have
     /// to be seated.
-    fn bounds(
+    pub(super) fn bounds(
         &mut self,
         profile: &Arc<Profile>,
         pool: &Wanted,
@@ -361,11 +538,15 @@ impl Core {
     pub(super) fn domains_for(&mut self, id: GangId, spec: &GangSpec) -> Option<Vec<Vec<NodeId>>> {
         let sought = self.sought(spec.topology.as_ref()?).ok()??;
         let level = sought.asked.required?;
-        let members = self.places_of_members(id, spec, None, None);
+        let members = self.places_of_members(id, spec, &Among::default());
+        let open = Fence::place(self.fence(id, spec, None).as_ref());
+        let nodes = |domain: &Domain| -> Vec<NodeId> {
+            domain.nodes.iter().copied().filter(|node| open.has(*node)).collect()
+        };
         let domains = &sought.tree.levels[level].domains;
         Some(match sought.common(level, &members) {
-            Ok(Some(domain)) => vec![domains[domain as usize].nodes.clone()],
-            Ok(None) => domains.iter().map(|domain| domain.nodes.clone()).collect(),
+            Ok(Some(domain)) => vec![nodes(&domains[domain as usize])],
+            Ok(None) => domains.iter().map(nodes).collect(),
             Err(_) => Vec::new(),
         })
     }
@@ -403,11 +584,56 @@ fn options(
 }
 
 /// The parts of a domain in the order in which they are filled, and last the whole of it.
-fn places(sought: &Sought, room: &Room<'_>, level: usize, domain: u32, need: u32) -> Vec<Place> {
+/// `in_order`: along the tree, so that consecutive ranks are near each other.
+fn places(
+    sought: &Sought,
+    room: &Room<'_>,
+    (level, domain): (usize, u32),
+    need: u32,
+    in_order: bool,
+) -> Vec<Place> {
     let place = |(level, domain)| Place::Domain(Arc::clone(&sought.tree), level, domain);
-    let mut places: Vec<Place> = room.parts(level, domain, need).into_iter().map(place).collect();
+    let mut parts = room.parts(level, domain, need);
+    if in_order {
+        parts.sort_unstable();
+    }
+    let mut places: Vec<Place> = parts.into_iter().map(place).collect();
     if level + 1 < sought.tree.levels.len() || places.is_empty() {
         places.push(place((level, domain)));
     }
     places
+}
+
+/// Has members try the domains first in which the ranks next to theirs are.
+fn neighbours(
+    search: &Search,
+    tree: Option<(&Sought, usize)>,
+    scope: &mut Scope,
+    candidates: &[Candidate],
+) {
+    let Some((sought, level)) = tree.filter(|_| !search.ranked.is_empty()) else {
+        return;
+    };
+    for candidate in candidates {
+        let Some(rank) = candidate.rank else { continue };
+        let after = search.ranked.partition_point(|(other, _)| *other < rank);
+        let beside = search.ranked[after.saturating_sub(1)..].iter().take(2);
+        let nearest = beside.min_by_key(|(other, _)| other.abs_diff(rank));
+        let Some((_, node)) = nearest else { continue };
+        let base = scope.list(candidate.pod, candidate.role).last().cloned();
+        let bounds = base.as_slice();
+        let near = sought.around(*node, level + 1).map(|place| place.within(bounds)).collect();
+        scope.near.insert(candidate.pod, near);
+    }
+}
+
+/// Notes how many fit on nodes; true if that is fewer than was known.
+fn learn(learned: &mut IdMap<NodeId, u32>, full: &[(NodeId, u32)]) -> bool {
+    let mut news = false;
+    for &(node, fits) in full {
+        let known = learned.entry(node).or_insert(u32::MAX);
+        news |= fits < *known;
+        *known = fits.min(*known);
+    }
+    news
 }

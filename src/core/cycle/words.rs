@@ -183,6 +183,7 @@ impl Core {
     /// The gang is no more.
     pub(super) fn forget_words(&mut self, id: GangId) {
         self.words.remove(&id);
+        self.fenced.remove(&id);
         self.rounds.arm(id, Due::Words, None);
         self.forget_half_bound(id);
         self.rounds.arm(id, Due::Starving, None);

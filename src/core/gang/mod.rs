@@ -11,7 +11,7 @@ mod wish;
 
 pub use count::Count;
 pub use spec::{GangRole, GangSpec};
-pub use wish::{LevelName, Wish};
+pub use wish::{LevelName, SegmentWish, Wish};
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! What a gang asks for, whatever API it comes from.
 
 use muster_api::k8s::{CoschedulingPodGroup, NativePodGroup, ObjectMeta};
-use muster_api::muster::{HalfBound, MAX_MEMBERS, PodGroup, Reservation, condition};
+use muster_api::muster::{HalfBound, MAX_MEMBERS, PodGroup, Reservation, condition, labels};
 
 use super::Wish;
 use crate::io::{Object, Tick};
@@ -190,6 +190,38 @@ impl GangSpec {
     #[must_use]
     pub fn has_topology(&self) -> bool {
         self.topology.is_some() || self.roles.iter().any(|role| role.topology.is_some())
+    }
+
+    /// What is asked of members relative to each other: by all of them, and by those of a
+    /// role.
+    pub fn wishes(&self) -> impl Iterator<Item = (Option<usize>, &Wish)> {
+        let roles = self.roles.iter().enumerate();
+        let roles = roles.filter_map(|(i, role)| Some((Some(i), role.topology.as_ref()?)));
+        self.topology.as_ref().map(|wish| (None, wish)).into_iter().chain(roles)
+    }
+
+    /// The same, as far as it concerns a member of this role.
+    pub fn wishes_on(&self, role: Option<usize>) -> impl Iterator<Item = (Option<usize>, &Wish)> {
+        self.wishes().filter(move |(of, _)| of.is_none() || *of == role)
+    }
+
+    /// Whether it wants a domain for itself, or does for a role.
+    #[must_use]
+    pub fn is_exclusive(&self) -> bool {
+        self.wishes().any(|(_, wish)| wish.exclusive)
+    }
+
+    /// Whether members of consecutive ranks are kept together.
+    #[must_use]
+    pub fn has_segments(&self) -> bool {
+        self.wishes().any(|(_, wish)| !wish.segments.is_empty())
+    }
+
+    /// The pod label that holds the rank of members of a role.
+    #[must_use]
+    pub fn rank_label(&self, role: Option<usize>) -> &str {
+        let own = role.and_then(|role| self.roles.get(role)?.topology.as_ref());
+        own.or(self.topology.as_ref()).map_or(labels::DEFAULT_RANK, Wish::rank_label)
     }
 
     /// Whether this asks for the same as before; what is known of its past aside.

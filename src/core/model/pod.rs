@@ -161,6 +161,8 @@ pub struct Pod {
     pub gang: Option<GangId>,
     /// Its controller.
     pub owner: Option<Owner>,
+    /// Whom it has its controller in common with.
+    pub crew: Option<crate::cluster::CrewId>,
     /// When it was last compared with other pods and objects.
     pub settled: u64,
 }

@@ -122,7 +122,7 @@ pub(crate) fn gang_terms<'a>(policies: impl Iterator<Item = &'a Policy>) -> Gang
 /// What each policy decides of a pod, in words, the highest priority first: what a
 /// higher one has decided is not decided again.
 pub(crate) fn decides<'a>(policies: impl Iterator<Item = Active<'a>>) -> Vec<Vec<String>> {
-    let (mut weighed, mut placed) = (Vec::<Box<str>>::new(), false);
+    let (mut weighed, mut placed, mut near) = (Vec::<Box<str>>::new(), false, false);
     let each = policies.map(|active| {
         let mut own = Vec::new();
         for (plugin, weight) in &active.policy.weights {
@@ -134,6 +134,16 @@ pub(crate) fn decides<'a>(policies: impl Iterator<Item = Active<'a>>) -> Vec<Vec
         if let Some(placement) = active.policy.placement.as_ref().filter(|_| !placed) {
             placed = true;
             own.push(format!("placement={}", placement.words(active.packs)));
+        }
+        if let Some(topology) = active.policy.topology.as_ref().filter(|_| !near) {
+            near = true;
+            let level = |word: &str, level: &Option<String>| {
+                level.as_ref().map(|level| format!("{word} {level}"))
+            };
+            let levels =
+                [level("required", &topology.required), level("preferred", &topology.preferred)];
+            let levels: Vec<String> = levels.into_iter().flatten().collect();
+            own.push(format!("topology={}", levels.join(", ")));
         }
         own
     });

@@ -155,7 +155,7 @@ fn policies_are_merged_field_by_field() {
         decides(active()),
         [
             vec!["scoreWeights[ImageLocality]=7"],
-            vec!["scoreWeights[NodeResourcesFit]=0", "placement=Pack"],
+            vec!["scoreWeights[NodeResourcesFit]=0", "placement=Pack", "topology=preferred rack",],
             vec![],
         ]
     );

@@ -7,17 +7,21 @@
 //! Must never seat anybody, or judge a node.
 
 mod asked;
+mod pack;
 mod pick;
 mod room;
+mod segments;
 #[cfg(test)]
 mod tests;
 mod tree;
 
 pub(crate) use asked::Asked;
+pub(crate) use pack::{Alike, Packed, pack};
 pub(crate) use room::{Room, Worth};
+pub(crate) use segments::{Cut, Piece, lay};
 #[cfg(test)]
 pub(crate) use tests::Dice;
-pub(crate) use tree::Tree;
+pub(crate) use tree::{Domain, Tree};
 
 use std::sync::Arc;
 

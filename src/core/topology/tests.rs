@@ -1,13 +1,14 @@
 //! The arithmetic of domains, held against an exhaustive search on small trees.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use muster_api::muster::ClusterTopology;
 use serde_json::json;
 
 use super::pick::{Part, pick};
 use super::room::Cost;
-use super::{Asked, Room, Topologies, Tree, Worth};
+use super::{Asked, Cut, Piece, Room, Topologies, Tree, Worth, lay};
 use crate::cluster::{Cluster, NodeId};
 use crate::gang::{LevelName, Wish};
 use crate::testing::{NodeExt, node, wire};
@@ -44,7 +45,8 @@ fn names_become_levels_labels_or_a_clear_message() {
     all.upsert(&topology("net", &[("block", "x/block"), ("rack", "x/rack")]), 0);
     all.upsert(&topology("power", &[("row", "x/row"), ("rack", "y/rack")]), 0);
     let of = |required: Option<LevelName>, preferred: Option<LevelName>| {
-        let asked = Asked::of(&Wish { required, preferred }, &all, |key| key == "zone");
+        let asked =
+            Asked::of(&Wish { required, preferred, ..Wish::default() }, &all, |key| key == "zone");
         asked.map(|asked| {
             let asked = asked.expect("a level");
             (asked.keys.join(" "), asked.required, asked.first)
@@ -240,4 +242,57 @@ fn few_parts_are_used_and_whole_ones_spared() {
     check_pick("8 2b 16w", 6, "2b 8");
     check_pick("8 6b 16w", 6, "6b");
     check_pick("0 0w 3", 2, "3");
+}
+
+/// Segments of `size` ranks, `members` in all, into racks with so much room: feasible if and
+/// only if so many whole ones fit, and each within one rack.
+#[test]
+fn segments_alike_are_laid_if_they_fit_and_never_across_two_domains() {
+    let mut laid_out = 0;
+    for seed in 0..2_000 {
+        let mut dice = Dice::new(seed);
+        let (cluster, worths, _) = draw(&mut dice, true);
+        let tree = Arc::new(Tree::build(&cluster, &["block".into(), "rack".into()]));
+        let (size, count) = (1 + dice.below(5) as u32, 1 + dice.below(6) as u32);
+        let nested = dice.below(2) as u32;
+        let mut cuts = vec![Cut { size, tree: Arc::clone(&tree), level: 1, hard: true }];
+        if nested == 1 {
+            cuts.insert(0, Cut { size: 2 * size, tree: Arc::clone(&tree), level: 0, hard: true });
+        }
+        let count = if nested == 1 { count * 2 } else { count };
+        let piece = |i| Piece { rank: i * size, need: size, fixed: vec![None; cuts.len()] };
+        let pieces: Vec<Piece> = (0..count).map(piece).collect();
+        let room: Vec<(NodeId, u32)> =
+            cluster.nodes().iter().map(|node| (node, worths[node.0 as usize].fits)).collect();
+        let racks = tree.levels[1].domains.iter();
+        let whole = racks.map(|rack| {
+            let fits: u32 = rack.nodes.iter().map(|n| worths[n.0 as usize].fits).sum();
+            (rack.parent, fits / size)
+        });
+        let mut blocks = std::collections::BTreeMap::new();
+        whole.for_each(|(block, fits)| *blocks.entry(block).or_insert(0) += fits);
+        let fits: u32 = match nested {
+            0 => blocks.values().sum(),
+            _ => blocks.values().map(|fits| fits / 2 * 2).sum(),
+        };
+        let found = lay(&cuts, &pieces, &room);
+        assert_eq!(found.is_ok(), fits >= count, "seed {seed}: {blocks:?} {count} of {size}");
+        let Ok(found) = found else { continue };
+        laid_out += 1;
+        // No domain has more than fit, and outer segments are whole.
+        let mut used = std::collections::BTreeMap::new();
+        for (i, domains) in found.iter().enumerate() {
+            let rack = domains[cuts.len() - 1].expect("a rack");
+            *used.entry(rack).or_insert(0) += size;
+            if nested == 1 {
+                assert_eq!(domains[0], found[i / 2 * 2][0], "seed {seed}");
+                assert_eq!(domains[0], Some(tree.above(1, rack, 0)), "seed {seed}");
+            }
+        }
+        for (rack, used) in used {
+            let nodes = tree.domain(1, rack).nodes.iter();
+            assert!(used <= nodes.map(|n| worths[n.0 as usize].fits).sum(), "seed {seed}");
+        }
+    }
+    assert!(laid_out > 500, "{laid_out} were laid");
 }

@@ -226,7 +226,9 @@ impl Truth<'_> {
         };
         let members = self.api.members(namespace, name);
         // Where the others are is judged for whole gangs only.
-        required(group).is_some() || !is_met(group, members.filter(|pod| counts(pod)))
+        self.is_held(group)
+            || self.some_are_alone()
+            || !is_met(group, members.filter(|pod| counts(pod)))
     }
 
     /// L1: no gang waits that has room.
@@ -252,9 +254,18 @@ impl Truth<'_> {
                 continue;
             }
             let need = missing(group, held());
-            let slots = match required(group) {
-                None => self.slots(first, need, |_| true),
-                Some(key) => self.slots_in_one(first, need, key, held()),
+            // Segments, and what policies ask for, are not judged here.
+            let asks = group.spec.topology.as_ref();
+            if asks.is_some_and(|t| !t.segments.is_empty())
+                || asks.is_none() && self.api.policies_speak_of_topology()
+            {
+                continue;
+            }
+            let open = |node: &Node| !self.is_closed(namespace, name, node);
+            let slots = match required(group).map(|level| self.api.level(level)) {
+                None => self.slots(first, need, open),
+                Some(None) => continue,
+                Some(Some(keys)) => self.slots_in_one(first, need, &keys, held(), open),
             };
             if slots >= need {
                 let what = format!(
@@ -266,26 +277,62 @@ impl Truth<'_> {
         }
     }
 
-    /// How many pods like this one fit on nodes with one value of a label: where members are
+    /// Whether it matters where members of a group are, relative to each other.
+    fn is_held(&self, group: &PodGroup) -> bool {
+        let topology = group.spec.topology.as_ref();
+        required(group).is_some()
+            || topology.is_some_and(|topology| !topology.segments.is_empty())
+            || topology.is_none() && self.api.policies_speak_of_topology()
+    }
+
+    /// Whether any gang wants a domain for itself.
+    fn some_are_alone(&self) -> bool {
+        let mut groups = self.api.gangs().filter_map(|(ns, name)| self.api.group(ns, name));
+        groups.any(|group| alone_in(group).is_some())
+    }
+
+    /// Whether a node is closed to a gang: another has its domain for itself, or others are
+    /// in a domain that it wants for itself.
+    fn is_closed(&self, namespace: &str, name: &str, node: &Node) -> bool {
+        let own = self.api.group(namespace, name).and_then(|group| alone_in(group));
+        self.api.gangs().filter(|other| *other != (namespace, name)).any(|(ns, other)| {
+            let theirs = self.api.group(ns, other).and_then(|group| alone_in(group));
+            let near = |level: &str| {
+                let Some(keys) = self.api.level(level) else { return false };
+                let here = values(&keys, node);
+                let live = self.api.members(ns, other).filter(|pod| !is_terminal(pod));
+                here.is_some()
+                    && live
+                        .filter_map(|pod| self.api.node(&pod.spec.node_name))
+                        .any(|there| values(&keys, there) == here)
+            };
+            own.into_iter().chain(theirs).any(near)
+        })
+    }
+
+    /// How many pods like this one fit on nodes with one value of labels: where members are
     /// already, if they are anywhere; nowhere, if they are apart.
     fn slots_in_one<'p>(
         &self,
         pod: &Pod,
         most: usize,
-        key: &str,
+        keys: &[&str],
         held: impl Iterator<Item = &'p Pod>,
+        open: impl Fn(&Node) -> bool,
     ) -> usize {
-        let value = |node: &Node| node.metadata.labels.get(key).cloned();
+        let value = |node: &Node| values(keys, node);
         let nodes = || self.api.nodes().map(|node| &**node);
         let of = |name: &str| nodes().find(|node| node.metadata.name == name).and_then(value);
         let live = held.filter(|pod| !is_terminal(pod));
-        let begun: BTreeSet<String> = live.filter_map(|pod| of(&pod.spec.node_name)).collect();
-        let values: BTreeSet<String> = match begun.len() {
+        let begun: BTreeSet<Vec<String>> = live.filter_map(|pod| of(&pod.spec.node_name)).collect();
+        let values: BTreeSet<Vec<String>> = match begun.len() {
             0 => nodes().filter_map(value).collect(),
             1 => begun,
             _ => BTreeSet::new(),
         };
-        let inside = |own: &String| self.slots(pod, most, |node| value(node).as_ref() == Some(own));
+        let inside = |own: &Vec<String>| {
+            self.slots(pod, most, |node| open(node) && value(node).as_ref() == Some(own))
+        };
         values.iter().map(inside).max().unwrap_or(0)
     }
 
@@ -308,7 +355,17 @@ impl Truth<'_> {
     }
 }
 
-/// The label of which members must share a value.
+/// The values of some labels of a node; none if it lacks one.
+fn values(keys: &[&str], node: &Node) -> Option<Vec<String>> {
+    keys.iter().map(|key| node.metadata.labels.get(*key).cloned()).collect()
+}
+
+/// The level of which a gang wants a domain for itself.
+fn alone_in(group: &PodGroup) -> Option<&str> {
+    group.spec.topology.as_ref().filter(|topology| topology.exclusive)?.required.as_deref()
+}
+
+/// The level of which members must be in one domain.
 fn required(group: &PodGroup) -> Option<&str> {
     group.spec.topology.as_ref()?.required.as_deref()
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_api::k8s::{Node, Pod, PodCondition, Time};
-use muster_api::muster::SchedulingPolicy;
+use muster_api::muster::{ClusterTopology, SchedulingPolicy};
 use muster_core::io::{Condition, Kind, Object, PodRef, StatusPatch, Tick};
 
 use super::budget::StoredBudget;
@@ -117,6 +117,7 @@ pub(crate) struct Api {
     pub(super) budgets: Vec<StoredBudget>,
     pub(super) classes: Vec<Arc<Object>>,
     pub(super) policies: BTreeMap<String, SchedulingPolicy>,
+    pub(super) topologies: BTreeMap<String, ClusterTopology>,
     pub(super) groups: Groups,
     log: Option<Log>,
 }

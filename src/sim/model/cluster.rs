@@ -66,7 +66,9 @@ impl Cluster {
             | Action::Bind { .. }
             | Action::Reload(_)
             | Action::Policy(_)
-            | Action::DeletePolicy(_) => {}
+            | Action::DeletePolicy(_)
+            | Action::Topology(_)
+            | Action::DeleteTopology(_) => {}
         }
         Vec::new()
     }

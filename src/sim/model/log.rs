@@ -14,7 +14,7 @@ use super::errors::ApiError;
 use super::objects::is_ended_member;
 
 /// The kinds that a scheduler may watch in a simulation.
-pub(crate) const WATCHED: [Kind; 7] = [
+pub(crate) const WATCHED: [Kind; 8] = [
     Kind::Node,
     Kind::Pod,
     Kind::PodDisruptionBudget,
@@ -22,17 +22,27 @@ pub(crate) const WATCHED: [Kind; 7] = [
     Kind::PodGroup,
     Kind::EndedMember,
     Kind::SchedulingPolicy,
+    Kind::ClusterTopology,
 ];
 
-/// Without those of pod groups.
-const NO_GROUPS: [Kind; 5] =
-    [Kind::Node, Kind::Pod, Kind::PodDisruptionBudget, Kind::PriorityClass, Kind::SchedulingPolicy];
+/// The kinds that it does watch: pod groups, their members that have ended, policies and
+/// topologies only if they are served.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Served {
+    pub(crate) groups: bool,
+    pub(crate) policies: bool,
+    pub(crate) topologies: bool,
+}
 
-/// The kinds that it does watch: pod groups, their members that have ended, and policies only
-/// if they are served.
-pub(crate) fn watched(groups: bool, policies: bool) -> &'static [Kind] {
-    let all: &[Kind] = if groups { &WATCHED } else { &NO_GROUPS };
-    if policies { all } else { &all[..all.len() - 1] }
+impl Served {
+    pub(crate) fn kinds(self) -> impl Iterator<Item = Kind> {
+        WATCHED.into_iter().filter(move |kind| match kind {
+            Kind::PodGroup | Kind::EndedMember => self.groups,
+            Kind::SchedulingPolicy => self.policies,
+            Kind::ClusterTopology => self.topologies,
+            _ => true,
+        })
+    }
 }
 
 /// The kind in whose memory a stream is found: ended members are pods.

@@ -81,6 +81,12 @@ pub(crate) fn pod_group(workload: &Workload, round: u32) -> PodGroup {
     group
 }
 
+/// Whether the pods of a workload are kept together by their ranks.
+fn has_segments(workload: &Workload) -> bool {
+    let topology = workload.pod_group.as_ref().and_then(|group| group.spec.topology.as_ref());
+    topology.is_some_and(|topology| !topology.segments.is_empty())
+}
+
 /// Pod `index` of one submission of a workload.
 pub(crate) fn pod(workload: &Workload, round: u32, index: u32) -> Pod {
     let mut pod = Pod::clone(&workload.template);
@@ -89,6 +95,15 @@ pub(crate) fn pod(workload: &Workload, round: u32, index: u32) -> Pod {
     pod.metadata.name = if alone { owner.clone() } else { format!("{owner}-{index}") };
     if workload.pod_group.is_some() {
         pod.metadata.labels.insert(labels::POD_GROUP.to_owned(), owner.clone());
+    }
+    if has_segments(workload) {
+        // Whoever takes the place of another has its rank.
+        let count = match workload.shape {
+            Shape::Pods { replicas } | Shape::Set { replicas, .. } => replicas,
+            Shape::Job { completions, .. } => completions,
+        };
+        let rank = (index % count.max(1)).to_string();
+        pod.metadata.labels.insert(labels::DEFAULT_RANK.to_owned(), rank);
     }
     let (api_version, kind) = match workload.shape {
         Shape::Pods { .. } => return pod,
@@ -99,10 +114,12 @@ pub(crate) fn pod(workload: &Workload, round: u32, index: u32) -> Pod {
         Shape::Set { stable_names: true, .. } => ("apps/v1", "StatefulSet"),
         Shape::Set { .. } => ("apps/v1", "ReplicaSet"),
     };
+    let owner_uid = format!("{}.{owner}", workload.namespace);
     pod.metadata.owner_references = vec![OwnerReference {
         api_version: api_version.to_owned(),
         kind: kind.to_owned(),
         name: owner,
+        uid: format!("uid-of-{owner_uid}"),
         controller: true,
         ..OwnerReference::default()
     }];

@@ -1,13 +1,13 @@
-//! Disruption budgets, priority classes and scheduling policies in the store.
+//! Disruption budgets, priority classes, scheduling policies and topologies in the store.
 //!
 //! Owns their versions, and what they change at once: the disruption controller's
 //! status, and the priority that a pod gets at admission. Both are there from the
-//! beginning and stay; scheduling policies come and go.
+//! beginning and stay; scheduling policies and topologies come and go.
 
 use std::sync::Arc;
 
-use muster_api::k8s::{Pod, PriorityClass};
-use muster_api::muster::SchedulingPolicy;
+use muster_api::k8s::{ObjectMeta, Pod, PriorityClass};
+use muster_api::muster::{ClusterTopology, SchedulingPolicy};
 use muster_core::io::{Kind, Object, Tick};
 
 use super::api::{Api, Notice, timestamp};
@@ -39,7 +39,9 @@ impl Api {
         let others = self.classes.iter().cloned().chain(self.group_objects());
         let policies = self.policies.values();
         let policies = policies.map(|p| Arc::new(Object::SchedulingPolicy(p.clone())));
-        let others = others.chain(policies);
+        let topologies = self.topologies.values();
+        let topologies = topologies.map(|t| Arc::new(Object::ClusterTopology(t.clone())));
+        let others = others.chain(policies).chain(topologies);
         budgets.chain(others).filter(move |object| object.kind() == kind)
     }
 
@@ -68,19 +70,58 @@ impl Api {
     pub(crate) fn put_policy(&mut self, now: Tick, mut policy: SchedulingPolicy) {
         let name = policy.metadata.name.clone();
         let before = self.policies.get(&name).map(|before| before.metadata.clone());
-        let version = self.next_revision();
-        let meta = before.unwrap_or_else(|| {
-            let mut meta = policy.metadata.clone();
-            meta.uid = format!("policy-{version}");
-            meta.creation_timestamp = Some(timestamp(now));
-            meta
-        });
-        policy.metadata = meta;
-        policy.metadata.generation = Some(policy.metadata.generation.unwrap_or(0) + 1);
-        policy.metadata.resource_version = version;
+        policy.metadata = self.written(now, before.as_ref().unwrap_or(&policy.metadata));
         self.policies.insert(name, policy.clone());
         let object = Arc::new(Object::SchedulingPolicy(policy));
         self.tell(Notice::Object { object, deleted: false, broken: false });
+    }
+
+    /// Metadata after a write of the spec.
+    fn written(&mut self, now: Tick, before: &ObjectMeta) -> ObjectMeta {
+        let (mut meta, version) = (before.clone(), self.next_revision());
+        if meta.uid.is_empty() {
+            meta.uid = format!("policy-{version}");
+            meta.creation_timestamp = Some(timestamp(now));
+        }
+        meta.generation = Some(meta.generation.unwrap_or(0) + 1);
+        meta.resource_version = version;
+        meta
+    }
+
+    /// Somebody creates a topology, or changes it.
+    pub(crate) fn put_topology(&mut self, now: Tick, mut topology: ClusterTopology) {
+        let name = topology.metadata.name.clone();
+        let before = self.topologies.get(&name).map(|before| before.metadata.clone());
+        topology.metadata = self.written(now, before.as_ref().unwrap_or(&topology.metadata));
+        self.topologies.insert(name, topology.clone());
+        let object = Arc::new(Object::ClusterTopology(topology));
+        self.tell(Notice::Object { object, deleted: false, broken: false });
+    }
+
+    /// Somebody deletes a topology.
+    pub(crate) fn delete_topology(&mut self, name: &str) {
+        let Some(mut topology) = self.topologies.remove(name) else {
+            return;
+        };
+        topology.metadata.resource_version = self.next_revision();
+        let object = Arc::new(Object::ClusterTopology(topology));
+        self.tell(Notice::Object { object, deleted: true, broken: false });
+    }
+
+    /// The labels that nodes in one domain of a level share; none if nobody knows the level.
+    pub(crate) fn level<'a>(&'a self, name: &'a str) -> Option<Vec<&'a str>> {
+        let found = self.topologies.values().find_map(|topology| {
+            let levels = &topology.spec.levels;
+            let at = levels.iter().position(|level| level.name == name)?;
+            Some(levels[..=at].iter().map(|level| level.node_label.as_str()).collect())
+        });
+        let labelled = || self.nodes().any(|node| node.metadata.labels.contains_key(name));
+        found.or_else(|| (name.contains('/') || labelled()).then(|| vec![name]))
+    }
+
+    /// Whether a policy speaks of topology.
+    pub(crate) fn policies_speak_of_topology(&self) -> bool {
+        self.policies.values().any(|policy| policy.spec.topology.is_some())
     }
 
     /// Somebody deletes a scheduling policy.
@@ -112,6 +153,15 @@ impl Api {
             };
             policy.metadata.resource_version = version;
             let object = Arc::new(Object::SchedulingPolicy(policy.clone()));
+            return self.tell(Notice::Object { object, deleted: false, broken: false });
+        }
+        if let Object::ClusterTopology(_) = object {
+            let version = self.next_revision();
+            let Some(topology) = self.topologies.get_mut(&meta.name) else {
+                return;
+            };
+            topology.metadata.resource_version = version;
+            let object = Arc::new(Object::ClusterTopology(topology.clone()));
             return self.tell(Notice::Object { object, deleted: false, broken: false });
         }
         let same =

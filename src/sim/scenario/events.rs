@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_api::k8s::{ResourceList, Taint};
-use muster_api::muster::SchedulingPolicy;
+use muster_api::muster::{ClusterTopology, SchedulingPolicy};
 
 use super::ScenarioError;
 use super::cursor::Cursor;
@@ -62,6 +62,10 @@ pub enum Action {
     Policy(Box<SchedulingPolicy>),
     /// Somebody deletes a scheduling policy.
     DeletePolicy(String),
+    /// Somebody creates a cluster topology, or changes it.
+    Topology(Box<ClusterTopology>),
+    /// Somebody deletes a cluster topology.
+    DeleteTopology(String),
 }
 
 /// What changes of a node; what is not named stays.
@@ -77,7 +81,7 @@ pub struct NodeChange {
     pub allocatable: Option<ResourceList>,
 }
 
-const ACTIONS: [&str; 15] = [
+const ACTIONS: [&str; 17] = [
     "cordon",
     "uncordon",
     "remove",
@@ -93,6 +97,8 @@ const ACTIONS: [&str; 15] = [
     "reload",
     "policy",
     "deletePolicy",
+    "topology",
+    "deleteTopology",
 ];
 
 pub(super) fn decode(
@@ -131,6 +137,8 @@ fn decode_one(at: &Cursor<'_>) -> Result<ClusterEvent, ScenarioError> {
         ("reload", _) => Action::Reload(ReloadSpec::decode(&target)?),
         ("policy", _) => Action::Policy(Box::new(super::policies::decode(&target)?)),
         ("deletePolicy", _) => Action::DeletePolicy(target.name()?.to_owned()),
+        ("topology", _) => Action::Topology(Box::new(super::policies::decode_topology(&target)?)),
+        ("deleteTopology", _) => Action::DeleteTopology(target.name()?.to_owned()),
         ("ungate", _) => Action::Ungate(target.name()?.to_owned()),
         ("bind", _) => {
             let fields = target.fields(&["pod", "node"])?;
@@ -200,7 +208,9 @@ fn check_targets(
             | Action::Bind { .. }
             | Action::Reload(_)
             | Action::Policy(_)
-            | Action::DeletePolicy(_) => {}
+            | Action::DeletePolicy(_)
+            | Action::Topology(_)
+            | Action::DeleteTopology(_) => {}
             Action::Remove(names) => {
                 for name in names {
                     needs(&present, name, at, "there is no node of this name at that time")?;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use muster_api::k8s::{LabelSelector, Pod};
 use muster_api::muster::{
-    HalfBound, MAX_MEMBERS, MAX_ROLES, MAX_SECONDS, PodGroupSpec, Role, TopologyRequest, labels,
+    HalfBound, MAX_MEMBERS, MAX_ROLES, MAX_SECONDS, PodGroupSpec, Role, labels,
 };
 
 use super::ScenarioError;
@@ -79,28 +79,15 @@ impl GroupSpec {
             roles,
             schedule_timeout_seconds: timeout.and_then(|t| i32::try_from(t).ok()),
             when_half_bound: fields.get("whenHalfBound").map(|w| half_bound(&w)).transpose()?,
-            topology: fields.get("topology").map(|t| topology(&t)).transpose()?,
+            topology: fields
+                .get("topology")
+                .map(|t| super::policies::decode_request(&t))
+                .transpose()?,
             ..PodGroupSpec::default()
         };
         let after = fields.get("after").map_or(Ok(0), |after| after.duration(0))?;
         Ok(Self { spec, after })
     }
-}
-
-/// Where members shall be: by labels of nodes.
-fn topology(at: &Cursor<'_>) -> Result<TopologyRequest, ScenarioError> {
-    let fields = at.fields(&["required", "preferred"])?;
-    let level = |field: &str| {
-        let named = fields.get(field).map(|key| key.name().map(str::to_owned));
-        named.transpose()
-    };
-    let (required, preferred) = (level("required")?, level("preferred")?);
-    if required.is_none() && preferred.is_none() {
-        return Err(
-            at.error("write required, preferred or both: a node label, e.g. example.com/rack")
-        );
-    }
-    Ok(TopologyRequest { required, preferred, ..TopologyRequest::default() })
 }
 
 fn half_bound(at: &Cursor<'_>) -> Result<HalfBound, ScenarioError> {

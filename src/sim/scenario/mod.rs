@@ -243,6 +243,11 @@ impl Scenario {
         self.events.iter().any(|event| matches!(event.action, Action::Policy(_)))
     }
 
+    /// Whether there is ever a cluster topology.
+    pub(crate) fn has_topologies(&self) -> bool {
+        self.events.iter().any(|event| matches!(event.action, Action::Topology(_)))
+    }
+
     /// Pods over the whole run, if none is lost.
     #[must_use]
     pub fn pod_count(&self) -> u64 {

@@ -166,6 +166,10 @@ fn event(event: &ClusterEvent) -> Value {
             ("policy", json!({"name": policy.metadata.name, "spec": policy.spec}))
         }
         Action::DeletePolicy(name) => ("deletePolicy", json!(name)),
+        Action::Topology(topology) => {
+            ("topology", json!({"name": topology.metadata.name, "spec": topology.spec}))
+        }
+        Action::DeleteTopology(name) => ("deleteTopology", json!(name)),
         Action::Ungate(workload) => ("ungate", json!(workload)),
         Action::Bind { pod, node } => ("bind", json!({"pod": pod, "node": node})),
         Action::Reload(change) => {

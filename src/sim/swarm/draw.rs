@@ -103,6 +103,8 @@ pub fn draw(seed: u64) -> Scenario {
     }
     let mut chances = Draw(Rng::new(seed).split("topology", 0));
     near::draw(&mut chances, &nodes, &mut workloads, &mut events);
+    let mut chances = Draw(Rng::new(seed).split("levels", 0));
+    near::draw_more(&mut chances, span, &mut workloads, &mut events);
     // A scheduler that is blind to taints puts pods back on a node that is not ready, from
     // where they are driven again, for as long as it stays so.
     let blind = |without: &[String]| without.iter().any(|plugin| plugin == "TaintToleration");

@@ -238,6 +238,8 @@ fn touches(action: &Action, nodes: &[String]) -> bool {
         | Action::Ungate(_)
         | Action::Reload(_)
         | Action::Policy(_)
-        | Action::DeletePolicy(_) => false,
+        | Action::DeletePolicy(_)
+        | Action::Topology(_)
+        | Action::DeleteTopology(_) => false,
     }
 }

@@ -15,12 +15,12 @@ use serde_json::{Value, json};
 use crate::pod_group::{ask, install};
 use crate::support::{Cluster, SOON, end, eventually};
 
-const POLICIES: &str = "/apis/muster.dev/v1alpha1/schedulingpolicies";
+pub(crate) const POLICIES: &str = "/apis/muster.dev/v1alpha1/schedulingpolicies";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 /// After so long a change must have acted.
 const ACTS: Duration = Duration::from_secs(1);
 
-fn policy(name: &str, spec: &Value) -> Value {
+pub(crate) fn policy(name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": "muster.dev/v1alpha1", "kind": "SchedulingPolicy",
         "metadata": {"name": name}, "spec": spec,

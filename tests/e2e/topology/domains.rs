@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use http::Method;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use muster_control_plane::{ControlPlane, Process, create_nodes, create_objects, node};
 use serde_json::{Value, json};
 
 use super::{BLOCK, GROUPS, PODS, RACK, TOPOLOGIES, create, delete, example, form, get, seen};
 use crate::gang::end;
-use crate::pod_group::install;
+use crate::pod_group::{ask, install};
+use crate::policies::{POLICIES, policy};
 use crate::support::{Cluster, SOON, eventually};
 
 const GPU: &str = "nvidia.com/gpu";
@@ -42,7 +44,7 @@ impl Plan {
             racks_of_block: form(5, 10),
             rack_gangs: form(6, 60),
             block_gangs: form(2, 8),
-            block_gang: form(64, 256),
+            block_gang: form(48, 256),
         }
     }
 }
@@ -66,6 +68,8 @@ async fn gangs_are_in_one_domain_each() -> Result<()> {
 async fn play(cluster: &Cluster, plan: &Plan, muster: &Process) -> Result<()> {
     let places = places(cluster).await?;
     loses_nodes(cluster, &places).await.context("a rack that loses nodes")?;
+    governed(cluster).await.context("a gang under a policy")?;
+    segments(cluster, &places).await.context("segments")?;
     let begin = Instant::now();
     for i in 0..plan.rack_gangs {
         gang(cluster, &format!("rack-gang-{i}"), RACK_GANG, "rack").await?;
@@ -84,6 +88,7 @@ async fn play(cluster: &Cluster, plan: &Plan, muster: &Process) -> Result<()> {
         within(cluster, &places, &name, plan.block_gang, "block").await?;
     }
     cluster.say(&format!("{} gangs in blocks after {:?}", plan.block_gangs, begin.elapsed()));
+    policy_changes(cluster, &places).await.context("a policy that changes")?;
     cluster.check_room().await?;
     ensure!(muster.is_running(), "it has ended");
     seen::check(cluster, plan.nodes - 3).await.context("what is seen")
@@ -242,5 +247,83 @@ async fn loses_nodes(cluster: &Cluster, places: &Places) -> Result<()> {
     ensure!(again.keys().eq(members.keys()), "ranks {:?}", again.keys());
     let stayed = |(rank, node): &(&String, &String)| !lost.contains(node) && again[*rank] == **node;
     ensure!(members.iter().filter(stayed).count() == RACK_GANG - ranks.len(), "others have moved");
+    Ok(())
+}
+
+/// Members of a gang that no rack has room for.
+const TOO_MANY: usize = 2 * IN_RACK + 1;
+/// Within what time a policy acts.
+const ACTS: Duration = Duration::from_secs(1);
+
+/// A policy wants gangs in racks: one that is too large for any waits, and says so.
+async fn governed(cluster: &Cluster) -> Result<()> {
+    create(
+        cluster,
+        POLICIES,
+        &policy(
+            "near",
+            &json!({
+                "priority": 1, "podSelector": {"matchLabels": {"muster.dev/pod-group": "governed"}},
+                "topology": {"required": "rack"},
+            }),
+        ),
+    )
+    .await?;
+    let begin = Instant::now();
+    let group = json!({
+        "apiVersion": "muster.dev/v1alpha1", "kind": "PodGroup",
+        "metadata": {"name": "governed", "namespace": "default"},
+        "spec": {"minMember": TOO_MANY},
+    });
+    create(cluster, GROUPS, &group).await?;
+    let make = |i| member("governed", &format!("governed-{i}"), i);
+    create_objects(&cluster.admin, PODS, "pods", TOO_MANY, make).await?;
+    eventually("told that no rack has room", SOON, || async {
+        let group = get(cluster, &format!("{GROUPS}/governed")).await?;
+        Ok(group["status"].to_string().contains("members in the best rack"))
+    })
+    .await?;
+    cluster.say(&format!("a new policy acted within {:?}", begin.elapsed()));
+    ensure!(bound(cluster, "governed").await?.is_empty(), "some are bound");
+    Ok(())
+}
+
+/// The policy wants less: the gang that waits has room at once.
+async fn policy_changes(cluster: &Cluster, places: &Places) -> Result<()> {
+    ensure!(bound(cluster, "governed").await?.is_empty(), "some are bound");
+    let path = format!("{POLICIES}/near");
+    let mut policy = get(cluster, &path).await?;
+    policy["spec"]["topology"] = json!({"required": "block"});
+    ask(&cluster.admin, Method::PUT, &path, &policy).await.map_err(anyhow::Error::msg)?;
+    let begin = Instant::now();
+    eventually("tried anew", SOON, || async { Ok(!bound(cluster, "governed").await?.is_empty()) })
+        .await?;
+    let took = begin.elapsed();
+    cluster.say(&format!("a changed policy acted within {took:?}"));
+    ensure!(took < ACTS, "it took {took:?}");
+    within(cluster, places, "governed", TOO_MANY, "block").await.map(drop)
+}
+
+/// Ranks 0 to 7 are in one rack, 8 to 15 in one, and so on.
+async fn segments(cluster: &Cluster, places: &Places) -> Result<()> {
+    let (size, count) = (8, 4);
+    let group = json!({
+        "apiVersion": "muster.dev/v1alpha1", "kind": "PodGroup",
+        "metadata": {"name": "cut", "namespace": "default"},
+        "spec": {"minMember": size * count, "topology": {
+            "required": "block", "segments": [{"size": size, "required": "rack"}]}},
+    });
+    create(cluster, GROUPS, &group).await?;
+    let make = |i| member("cut", &format!("cut-{i}"), i);
+    create_objects(&cluster.admin, PODS, "pods", size * count, make).await?;
+    within(cluster, places, "cut", size * count, "block").await?;
+    let mut racks: BTreeMap<usize, BTreeSet<&(String, String)>> = BTreeMap::new();
+    let nodes = bound(cluster, "cut").await?;
+    for (rank, node) in &nodes {
+        let place = places.get(node).context("a node without a rack")?;
+        racks.entry(rank.parse::<usize>()? / size).or_default().insert(place);
+    }
+    ensure!(racks.len() == count, "{racks:?}");
+    ensure!(racks.values().all(|racks| racks.len() == 1), "{racks:?}");
     Ok(())
 }

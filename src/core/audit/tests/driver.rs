@@ -285,6 +285,7 @@ impl Driver {
             wire.spec.preemption_policy = Some("Never".into());
         }
         self.gangs.join(&mut wire);
+        self.policies.own(&mut wire);
         self.pods.insert(name.to_owned(), wire);
         self.publish(name);
     }

@@ -19,6 +19,8 @@ pub(super) struct Gangs {
     ended: Vec<k8s::Pod>,
     /// Chances of topologies; none in histories that have none.
     near: Option<Rng>,
+    /// The same of ranks, segments and domains of one's own.
+    ranks: Option<Rng>,
     topology: Option<Object>,
 }
 
@@ -27,8 +29,9 @@ impl Gangs {
         let mut rng = Rng::new(seed ^ 0x6761_6e67);
         let most = 1 + rng.below(3);
         let near = (seed % 6 == 1).then(|| Rng::new(seed ^ 0x0072_6163));
+        let ranks = (seed % 6 == 1 && seed % 4 != 1).then(|| Rng::new(seed ^ 0x7261_6e6b));
         let (groups, ended, topology) = <_>::default();
-        Self { rng, on: seed % 3 == 1, most, groups, ended, near, topology }
+        Self { rng, on: seed % 3 == 1, most, groups, ended, near, ranks, topology }
     }
 
     /// Makes a pod a member, perhaps.
@@ -40,6 +43,12 @@ impl Gangs {
         pod.metadata.labels.insert("muster.dev/pod-group".into(), group);
         let role = if self.rng.one_in(3) { "launcher" } else { "worker" };
         pod.metadata.labels.insert("role".into(), role.into());
+        if let Some(ranks) = &mut self.ranks
+            && !ranks.one_in(8)
+        {
+            let label = "batch.kubernetes.io/job-completion-index";
+            pod.metadata.labels.insert(label.into(), ranks.below(6).to_string());
+        }
     }
 
     /// A member has ended.
@@ -90,6 +99,22 @@ impl Gangs {
             if spec["roles"].is_array() && near.one_in(2) {
                 let topology = json!({"required": levels[near.below(2) as usize]});
                 spec["roles"][1]["topology"] = topology;
+            }
+        }
+        if let Some(ranks) = &mut self.ranks {
+            match ranks.below(4) {
+                0 if spec["topology"]["required"].is_string() => {
+                    spec["topology"]["exclusive"] = json!(true);
+                }
+                1 => {
+                    let level = ["rack", "example.com/rack", "block"][ranks.below(3) as usize];
+                    let kind = ["required", "required", "preferred"][ranks.below(3) as usize];
+                    spec["topology"]["segments"] = json!([{"size": 2, kind: level}]);
+                }
+                2 => {
+                    spec["topology"] = json!({"required": "rack", "exclusive": true});
+                }
+                _ => {}
             }
         }
         let meta = json!({"name": name, "namespace": "default", "uid": format!("u-{name}")});

@@ -352,6 +352,48 @@ fn members_that_must_be_in_one_domain_are_there_when_seated_and_when_bound() {
 }
 
 #[test]
+fn segments_are_together_and_nobody_enters_a_domain_that_is_held() {
+    let rack = |name: &str, rack: &str| node(name).label("example.com/rack", rack);
+    let member = |name: &str, group: &str, rank: &str| {
+        let index = "batch.kubernetes.io/job-completion-index";
+        pod(name).pod_label("muster.dev/pod-group", group).pod_label(index, rank)
+    };
+    let start = |topology: serde_json::Value| {
+        let group = |name: &str, spec: serde_json::Value| {
+            let meta = serde_json::json!({"namespace": "default", "name": name});
+            let group = wire(serde_json::json!({"metadata": meta, "spec": spec}));
+            Input::Object(Box::new(Object::PodGroup(group)))
+        };
+        let mut h = History::new();
+        h.node(rack("n", "a")).node(rack("m", "a")).node(rack("o", "b"));
+        h.input(&group("g", serde_json::json!({"minMember": 1, "topology": topology})));
+        h.input(&group("h", serde_json::json!({"minMember": 1})));
+        h.pod(member("a", "g", "0")).pod(member("b", "g", "1")).pod(member("c", "g", "2"));
+        h
+    };
+    let label = "example.com/rack";
+    let two = || serde_json::json!({"segments": [{"size": 2, "required": label}]});
+    start(two()).seat(&["a", "b"], "n").seat(&["c"], "o").expect(&[]);
+    start(two()).seat(&["a"], "n").seat(&["b"], "m").expect(&[]);
+    start(two()).seat(&["a"], "n").seat(&["b"], "o").expect(&["topology"]);
+    let alone = || serde_json::json!({"required": label, "exclusive": true});
+    let other = |place: &str| member("x", "h", "0").on(place);
+    start(alone()).pod(other("o")).seat(&["a"], "n").expect(&[]);
+    start(alone()).pod(other("m")).seat(&["a"], "n").expect(&["topology"]);
+    start(alone()).pod(pod("x").on("m")).seat(&["a"], "n").expect(&[]);
+    // The other way round: the gang of the first is alone there.
+    let mut h = start(two());
+    let held = || member("x", "h", "0").on("n");
+    let meta = serde_json::json!({"namespace": "default", "name": "h"});
+    let group = wire(serde_json::json!({"metadata": meta, "spec": {
+        "minMember": 1, "topology": alone(),
+    }}));
+    h.input(&Input::Object(Box::new(Object::PodGroup(group)))).pod(held());
+    h.seat(&["a"], "o").expect(&[]);
+    h.seat(&["c"], "m").expect(&["topology"]);
+}
+
+#[test]
 fn s6_only_our_pods_that_are_there_and_may_go() {
     let tried = |wire: k8s::Pod| {
         let mut h = History::new();

@@ -1,6 +1,7 @@
 //! Scheduling policies in random histories: they come, change and go, and so do the labels
 //! of the namespace.
 
+use muster_api::k8s;
 use serde_json::{Value, json};
 
 use super::driver::{Driver, Rng};
@@ -18,11 +19,12 @@ const STRATEGIES: [&str; 4] = ["Pack", "Spread", "Balanced", "PackAtLowLoad"];
 pub(super) struct Policies {
     seed: u64,
     rng: Rng,
+    near: Rng,
 }
 
 impl Policies {
     pub(super) fn new(seed: u64) -> Self {
-        Self { seed, rng: Rng::new(seed ^ 0x706f_6c69) }
+        Self { seed, rng: Rng::new(seed ^ 0x706f_6c69), near: Rng::new(seed ^ 0x6e65_6172) }
     }
 
     fn next(&mut self) -> Input {
@@ -42,10 +44,31 @@ impl Policies {
             }
             _ => {}
         }
-        let spec = Self::spec(rng);
+        let mut spec = Self::spec(rng);
+        // By chances of its own, in histories that have levels.
+        let near = &mut self.near;
+        if self.seed % 6 == 1 && near.one_in(2) {
+            if let Some(spec) = spec.as_object_mut().filter(|_| !near.one_in(4)) {
+                spec.remove("scoreWeights");
+            }
+            spec["topology"] = match near.below(3) {
+                0 => json!({"preferred": "rack"}),
+                1 => json!({"required": "block", "preferred": "rack"}),
+                _ => json!({"required": "rack"}),
+            };
+        }
         let meta = json!({"name": name, "uid": name});
         let policy = wire(json!({"metadata": meta, "spec": spec}));
         Input::Object(Box::new(Object::SchedulingPolicy(policy)))
+    }
+
+    /// Gives a pod a controller, which policies may go by.
+    pub(super) fn own(&mut self, pod: &mut k8s::Pod) {
+        if self.seed % 6 == 1 && self.near.one_in(2) {
+            let uid = format!("owner-{}", self.near.below(2));
+            pod.metadata.owner_references =
+                vec![k8s::OwnerReference { uid, controller: true, ..<_>::default() }];
+        }
     }
 
     fn spec(rng: &mut Rng) -> Value {

@@ -393,3 +393,65 @@ fn members_that_differ_are_in_one_domain_too() {
     h.run();
     assert_eq!(spread(&h), "b2-r1:4");
 }
+
+#[test]
+fn pods_of_one_controller_are_near_each_other_if_a_policy_says_so() {
+    let owned = |name: &str, owner: &str| {
+        pod(name).req(&[("cpu", "2")]).edit(|p| {
+            let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner,
+                "uid": format!("uid-{owner}"), "controller": true}]);
+            p.metadata.owner_references = serde_json::from_value(owner).expect("owners");
+        })
+    };
+    let racks = [("b1-r1", 2, 0), ("b1-r2", 2, 0), ("b2-r1", 4, 0), ("b2-r2", 4, 0)];
+    let mut h = cluster(&racks);
+    h.object(policy("p", &json!({"priority": 1, "topology": {"preferred": "rack"}})));
+    h.pod(owned("web-00", "web").edit(|p| "b1-r1-n0".clone_into(&mut p.spec.node_name)));
+    // Local first: the rack, then the block, then anywhere.
+    for (i, expect) in [
+        (1, "b1-r1:2"),
+        (2, "b1-r1:3"),
+        (3, "b1-r1:4"),
+        (4, "b1-r1:4 b1-r2:1"),
+        (5, "b1-r1:4 b1-r2:2"),
+    ] {
+        h.pod(owned(&format!("web-{i:02}"), "web"));
+        assert_eq!(settle(&mut h), expect);
+    }
+    for i in 6..9 {
+        h.pod(owned(&format!("web-{i:02}"), "web"));
+        settle(&mut h);
+    }
+    let all = spread(&h);
+    assert!(all.starts_with("b1-r1:4 b1-r2:4 b2-"), "nobody waits: {all}");
+    // Without the policy it is up to the scores: the emptiest node.
+    let key = ObjectKey { name: "p".into(), ..ObjectKey::default() };
+    h.apply(crate::io::Input::ObjectGone(Kind::SchedulingPolicy, key));
+    for i in 0..4 {
+        h.pod(owned(&format!("db-{i:02}"), "db"));
+        settle(&mut h);
+    }
+    let all = spread(&h);
+    assert!(all.contains("b2-r1:") && all.contains("b2-r2:"), "{all}");
+}
+
+#[test]
+fn what_is_required_of_gangs_is_preferred_of_other_pods() {
+    let owned = |name: &str| {
+        pod(name).req(&[("cpu", "2")]).edit(|p| {
+            let owner = json!([{"kind": "Job", "name": "j", "uid": "u", "controller": true}]);
+            p.metadata.owner_references = serde_json::from_value(owner).expect("owners");
+        })
+    };
+    for topology in [json!({"required": "rack"}), json!({"required": "rakc", "preferred": "rack"})]
+    {
+        let mut h = cluster(&[("b1-r1", 1, 0), ("b1-r2", 1, 0)]);
+        h.object(policy("p", &json!({"priority": 1, "topology": topology})));
+        for i in 0..3 {
+            h.pod(owned(&format!("j-{i}")));
+            settle(&mut h);
+        }
+        let all = spread(&h);
+        assert!(["b1-r1:1 b1-r2:2", "b1-r1:2 b1-r2:1"].contains(&all.as_str()), "{all}");
+    }
+}
