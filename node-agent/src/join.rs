@@ -275,7 +275,7 @@ mod tests {
                     .map(|_| Remote::Switch)
                     .chain(to.iter().map(|a| Remote::Gpu((*a).to_owned())))
                     .collect(),
-                megabytes_per_second: 0,
+                ..Links::default()
             },
             ..NvmlGpu::default()
         };

@@ -3,6 +3,8 @@
 //! Owns `net` and `infiniband` below a PCI device. Must never take the rate of a port that
 //! is down for what it could carry: a port that is down says a number of no meaning.
 
+use std::path::{Path, PathBuf};
+
 use muster_api::muster::node_topology::{MAX_NICS, Nic, PortState};
 
 use crate::pci::{DEVICES, PciDevice};
@@ -74,17 +76,35 @@ fn read_port(sysfs: &Tree, dir: &str, nic: &mut Nic, notes: &mut Vec<String>) {
     }
 }
 
-/// The states of all RDMA ports: what of a NIC changes while it runs.
-pub(crate) fn ports(sysfs: &Tree) -> Vec<String> {
-    let mut states = Vec::new();
+/// The state of each NIC's first RDMA port: what of a NIC changes while it runs.
+#[derive(Debug, Default)]
+pub(crate) struct Ports(Vec<(PathBuf, Option<String>)>);
+
+impl Ports {
+    pub(crate) fn read(sysfs: &Tree) -> Self {
+        let state = |file: PathBuf| {
+            let state = sysfs.read_resolved(&file);
+            (file, state)
+        };
+        Self(ports(sysfs).into_iter().map(state).collect())
+    }
+
+    /// Whether one is other than it was. A NIC that came is none: a reading will find it.
+    pub(crate) fn differ(&self, sysfs: &Tree) -> bool {
+        self.0.iter().any(|(file, state)| sysfs.read_resolved(file) != *state)
+    }
+}
+
+/// The files with the states, without links in their paths.
+fn ports(sysfs: &Tree) -> Vec<PathBuf> {
+    let mut files = Vec::new();
     for name in sysfs.list(RDMA).unwrap_or_default().iter().take(MAX_NICS) {
         let ports = sysfs.list(format!("{RDMA}/{name}/ports")).unwrap_or_default();
-        if let Some(port) = ports.first() {
-            states
-                .push(sysfs.read(format!("{RDMA}/{name}/ports/{port}/state")).unwrap_or_default());
-        }
+        let Some(port) = ports.first() else { continue };
+        let file = format!("{RDMA}/{name}/ports/{port}/state");
+        files.extend(sysfs.resolve(Path::new(&file)));
     }
-    states
+    files
 }
 
 fn is_guid(text: &str) -> bool {

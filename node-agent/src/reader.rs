@@ -51,7 +51,7 @@ pub struct Reader {
     remembered: Remembered,
     memory: Memory,
     /// States of ports as they were right before the last reading.
-    ports: Vec<String>,
+    ports: nic::Ports,
     first: bool,
 }
 
@@ -77,7 +77,7 @@ impl Reader {
             bus: None,
             remembered: Remembered::new(),
             memory: Memory::default(),
-            ports: Vec::new(),
+            ports: nic::Ports::default(),
             first: true,
         })
     }
@@ -85,7 +85,7 @@ impl Reader {
     /// Everything as it is now. Blocks: to be called from a thread that may wait. If NVML takes
     /// too long, GPUs are as they were, and `notify` is called when it has answered.
     pub fn hardware(&mut self, now: Instant) -> Reading {
-        self.ports = nic::ports(&self.sysfs);
+        self.ports = nic::Ports::read(&self.sysfs);
         let outlook = self.nvml.ask(if self.first { FIRST_WAIT } else { WAIT });
         self.first = false;
         let snapshot = outlook.answer.as_ref().ok().map(|snapshot| &**snapshot);
@@ -112,7 +112,7 @@ impl Reader {
     /// A quick look, for a fraction of what a reading costs: whether it is time for another one. Blocks
     /// as a reading does.
     pub fn differs(&mut self) -> bool {
-        nic::ports(&self.sysfs) != self.ports || self.nvml.differs(WAIT)
+        self.ports.differ(&self.sysfs) || self.nvml.differs(WAIT)
     }
 
     fn numa(&mut self, now: Instant) -> (Vec<NumaNode>, Vec<String>) {

@@ -78,6 +78,15 @@ impl Tree {
         Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
+    /// As [`Tree::read`], of a path that [`Tree::resolve`] gave: for files that are read again and
+    /// again. Nothing if it is not there any more.
+    pub fn read_resolved(&self, path: &Path) -> Option<String> {
+        let mut bytes = Vec::new();
+        let file = fs::File::open(self.root.join(path)).ok()?;
+        file.take(MAX_FILE).read_to_end(&mut bytes).ok()?;
+        Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+    }
+
     pub fn read_first_line(&self, path: impl AsRef<Path>) -> Result<String, Error> {
         self.read(path).map(|text| text.lines().next().unwrap_or_default().to_owned())
     }

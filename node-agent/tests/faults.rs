@@ -250,7 +250,7 @@ fn an_old_driver_lacks_functions_and_nothing_else() {
         ],
     );
     let reading = bench.read();
-    assert_eq!(reading.hardware.gpus[0].memory_bytes, 16_160 << 20);
+    assert_eq!(reading.hardware.gpus[0].memory_bytes, 32_510 << 20);
     let pair = reading.hardware.links.iter().find(|l| (l.a, l.b) == (0, 3)).unwrap();
     assert_eq!(pair.nvlinks, 2);
     assert!(reading.gpus.iter().all(|gpu| gpu.health == GpuHealth::Healthy), "{:?}", reading.gpus);

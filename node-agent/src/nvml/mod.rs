@@ -68,6 +68,8 @@ pub struct NvmlGpu {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Links {
     pub total: u32,
+    /// Which links are up: a bit for each.
+    pub up: u64,
     /// Active links by what they lead to.
     pub active: Vec<Remote>,
     pub megabytes_per_second: u32,

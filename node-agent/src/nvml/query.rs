@@ -115,7 +115,8 @@ pub(super) fn snapshot(
             (Some(links), _) => gpu.links = links.clone(),
             (None, Some(device)) if !gpu.lost => {
                 let mut asked = query.gpu(gpu.index);
-                gpu.links = links::read(&mut asked, device);
+                let before = cache.known(gpu.uuid.as_ref(), now);
+                gpu.links = links::read(&mut asked, device, before);
                 gpu.lost = asked.lost;
             }
             _ => {}
