@@ -17,6 +17,7 @@ mod holds;
 mod inside;
 mod ledger;
 mod nominate;
+mod numa;
 mod order;
 mod panics;
 mod permit;
