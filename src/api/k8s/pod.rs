@@ -309,6 +309,9 @@ pub struct PodStatus {
     /// The same for people.
     #[serde(deserialize_with = "nullable")]
     pub message: String,
+    /// `Guaranteed`, `Burstable` or `BestEffort`; set by the API server when it is made.
+    #[serde(deserialize_with = "nullable")]
+    pub qos_class: String,
     /// Node the pod is expected on.
     #[serde(deserialize_with = "nullable")]
     pub nominated_node_name: String,

@@ -95,6 +95,7 @@ impl Registry {
         registry
             .add_simple(names::NODE_DECLARED_FEATURES, || Arc::new(plugins::NodeDeclaredFeatures));
         registry
+            .plugin(names::NODE_NUMA_FIT, plugins::NodeNumaFit::new)
             .plugin(names::EXTERNAL_APPROVAL, plugins::ExternalApproval::new)
             .with(
                 names::DEFAULT_PREEMPTION,

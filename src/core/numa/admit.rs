@@ -19,6 +19,9 @@ pub const MAX_COURSES: usize = 256;
 /// Most NUMA nodes of which all sets are tried.
 pub const MAX_NODES: usize = 16;
 
+/// How many devices are near which NUMA nodes; `None` for those that say nothing of it.
+pub type Near = Vec<(Option<Mask>, u32)>;
+
 /// What a container would have for itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Given {
@@ -27,7 +30,7 @@ pub struct Given {
     /// NUMA nodes that its memory comes from; `None` if that is from anywhere.
     pub memory: Option<Mask>,
     /// Devices per resource name: how many near which NUMA nodes.
-    pub devices: Vec<(Arc<str>, Vec<(Option<Mask>, u32)>)>,
+    pub devices: Vec<(Arc<str>, Near)>,
 }
 
 /// One way in which a pod would be admitted.
@@ -39,9 +42,49 @@ pub struct Course {
     pub memory: Vec<super::machine::NodeMemory>,
     /// Free healthy devices afterwards, per resource in the order of
     /// [`Machine::devices`]: how many near which NUMA nodes.
-    pub free: Vec<Vec<(Option<Mask>, u32)>>,
+    pub free: Vec<Near>,
     /// Per container, init containers first.
     pub given: Vec<Given>,
+}
+
+impl Course {
+    /// What is in use afterwards. Of devices alike the first are taken: which is of no
+    /// consequence to later predictions.
+    #[must_use]
+    pub fn usage(&self, machine: &Machine, before: &Usage) -> Usage {
+        let mut taken = before.taken.clone();
+        for ((resource, taken), free) in machine.devices.iter().zip(&mut taken).zip(&self.free) {
+            taken.resize(resource.devices.len(), false);
+            for (numa, left) in free {
+                let mut kept = 0;
+                let kind = resource.devices.iter().zip(taken.iter_mut());
+                let kind = kind
+                    .filter(|(device, taken)| device.numa == *numa && device.healthy && !**taken);
+                // The last ones stay free.
+                for (_, taken) in kind.collect::<Vec<_>>().into_iter().rev() {
+                    if kept < *left {
+                        kept += 1;
+                    } else {
+                        *taken = true;
+                    }
+                }
+            }
+        }
+        Usage { shared: self.shared.clone(), memory: self.memory.clone(), taken }
+    }
+
+    /// NUMA nodes of all that the pod has for itself.
+    #[must_use]
+    pub fn nodes(&self, machine: &Machine) -> Mask {
+        let of = |given: &Given| {
+            let cpus = machine.cpus.per_numa(&given.cpus).filter(|(_, count)| *count > 0);
+            let cpus: Mask = cpus.map(|(id, _)| id).collect();
+            let devices = given.devices.iter().flat_map(|(_, kinds)| kinds);
+            let devices = devices.filter_map(|(numa, _)| *numa);
+            devices.fold(cpus, Mask::or).or(given.memory.unwrap_or_default())
+        };
+        self.given.iter().map(of).fold(Mask::EMPTY, Mask::or)
+    }
 }
 
 /// One way in which a pod would be refused.
@@ -377,7 +420,7 @@ impl<'a> Admission<'a> {
     }
 }
 
-fn chosen(kinds: &Kinds, (reused, fresh): &Choice) -> Vec<(Option<Mask>, u32)> {
+fn chosen(kinds: &Kinds, (reused, fresh): &Choice) -> Near {
     let counts = device_manager::plus(reused, fresh);
     kinds.numa.iter().copied().zip(counts).filter(|(_, count)| *count > 0).collect()
 }

@@ -200,15 +200,13 @@ pub(super) fn pool_is_left(machine: &Machine, pod: &Pod) -> Result<(), Cause> {
     let empty = |init| Cause::EmptyPool { resource: "cpu".into(), init };
     let (mut sharing, mut used) = (false, 0);
     for (position, container) in pod.all().enumerate() {
-        match exclusive(machine, pod, container) {
-            0 if pod.ends_first(position) => {
-                if used >= total {
-                    return Err(empty(true));
-                }
-            }
-            0 => sharing = true,
-            own if !pod.ends_first(position) => used += own,
-            _ => {}
+        let (own, ends) = (exclusive(machine, pod, container), pod.ends_first(position));
+        if own == 0 && ends && used >= total {
+            return Err(empty(true));
+        }
+        if !ends {
+            sharing |= own == 0;
+            used += own;
         }
     }
     if sharing && used >= total { Err(empty(false)) } else { Ok(()) }

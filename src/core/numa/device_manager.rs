@@ -167,13 +167,13 @@ impl Kinds {
                 available: sum(&devices.free) as usize,
             });
         }
-        let from_free = self.from_free(devices, needed, affinity);
-        Ok(from_free.into_iter().map(|free| (devices.reusable.clone(), free)).collect())
+        let fresh = self.fresh(devices, needed, affinity);
+        Ok(fresh.into_iter().map(|free| (devices.reusable.clone(), free)).collect())
     }
 
     /// Ways to take free devices: aligned ones first, then others that say where they
     /// are, then the rest.
-    fn from_free(&self, devices: &Devices, needed: u32, affinity: Affinity) -> Vec<Counts> {
+    fn fresh(&self, devices: &Devices, needed: u32, affinity: Affinity) -> Vec<Counts> {
         let part = |wanted: Near| -> Counts {
             let kinds = self.numa.iter().zip(&devices.free);
             kinds

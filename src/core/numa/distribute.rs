@@ -114,6 +114,9 @@ struct Search<'a> {
     left: Vec<(u8, usize)>,
 }
 
+/// The nodes to take from, and those to take the remainder from.
+type Chosen = (Vec<u8>, Vec<u8>);
+
 /// The best combination so far: its balance, the nodes of the remainder, the nodes.
 struct Best {
     balance: f64,
@@ -127,8 +130,8 @@ impl Search<'_> {
         self.left.iter().find(|(id, _)| *id == numa).map_or(0, |(_, left)| *left)
     }
 
-    /// The nodes to take from, and those to take the remainder from.
-    fn best(&self, nodes: usize) -> Result<Option<(Vec<u8>, Vec<u8>)>, Cause> {
+    /// The best of all combinations of so many nodes.
+    fn best(&self, nodes: usize) -> Result<Option<Chosen>, Cause> {
         let mut memory = Memory::default();
         let mut best = Best { balance: f64::MAX, rest: None, chosen: None, in_one_socket: false };
         let mut endless = false;

@@ -129,9 +129,22 @@ fn closer(machine: &Machine, mask: Mask, than: Mask) -> bool {
     mask.narrower(than)
 }
 
-/// The average distance between the nodes of a set, themselves included.
+/// The average distance between the nodes of a set in whole numbers, at least 10, which is a
+/// node's distance to itself.
 #[must_use]
-pub(super) fn average_distance(machine: &Machine, mask: Mask) -> f64 {
+pub fn spread(machine: &Machine, mask: Mask) -> u32 {
+    let average = average_distance(machine, mask).clamp(10.0, 1000.0);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "between 10 and 1000"
+    )]
+    let whole = average.round() as u32;
+    whole
+}
+
+/// The average distance between the nodes of a set, themselves included.
+fn average_distance(machine: &Machine, mask: Mask) -> f64 {
     if mask.is_empty() {
         return 0.0;
     }

@@ -25,9 +25,10 @@ mod take;
 #[cfg(test)]
 mod tests;
 
-pub use admit::{Course, Given, MAX_COURSES, MAX_NODES, Prediction, Refusal, predict};
+pub use admit::{Course, Given, MAX_COURSES, MAX_NODES, Near, Prediction, Refusal, predict};
 pub use clash::Clash;
 pub use cpus::{Cpu, CpuLayout, CpuSet};
+pub use hints::spread;
 pub use machine::{
     CpuOptions, DEFAULT_MAX_NODES, Device, DeviceResource, Machine, NodeMemory, NumaNode, Policy,
     Scope, Settings, Usage,

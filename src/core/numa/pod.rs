@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 /// A pod as the kubelet's managers see it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Pod {
     /// Its class is Guaranteed: only then do its containers get CPUs and memory of
     /// their own.
@@ -17,7 +19,7 @@ pub struct Pod {
 }
 
 /// What a pod asks for as a whole.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct WholePod {
     /// CPUs; 0 if they are not a whole number.
     pub cpus: u32,
@@ -26,7 +28,7 @@ pub struct WholePod {
 }
 
 /// A container as the kubelet's managers see it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Container {
     /// An init container that goes on beside the others.
     pub sidecar: bool,

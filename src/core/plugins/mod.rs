@@ -12,6 +12,7 @@ pub mod names;
 mod node_affinity;
 mod node_declared_features;
 mod node_name;
+mod node_numa_fit;
 mod node_ports;
 mod node_resources;
 mod node_unschedulable;
@@ -31,6 +32,7 @@ pub use inter_pod_affinity::{InterPodAffinity, InterPodAffinityArgs};
 pub use node_affinity::{NodeAffinity, NodeAffinityArgs};
 pub use node_declared_features::NodeDeclaredFeatures;
 pub use node_name::NodeName;
+pub use node_numa_fit::NodeNumaFit;
 pub use node_ports::NodePorts;
 pub use node_resources::{
     BalancedAllocation, BalancedAllocationArgs, FitArgs, NodeResourcesFit, ResourceSpec,

@@ -12,6 +12,8 @@ pub const NODE_UNSCHEDULABLE: &str = "NodeUnschedulable";
 pub const TAINT_TOLERATION: &str = "TaintToleration";
 /// Node affinity and selector.
 pub const NODE_AFFINITY: &str = "NodeAffinity";
+/// What the kubelet admits; Muster's own, off by default.
+pub const NODE_NUMA_FIT: &str = "NodeNumaFit";
 /// Host ports.
 pub const NODE_PORTS: &str = "NodePorts";
 /// Resources.

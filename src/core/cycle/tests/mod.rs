@@ -19,6 +19,7 @@ mod holds;
 mod inside;
 mod ledger;
 mod nominate;
+mod numa;
 mod order;
 mod panics;
 mod permit;
