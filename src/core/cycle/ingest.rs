@@ -189,7 +189,7 @@ impl Core {
             let held = self.cluster.gang_of(kind, &meta.namespace, &meta.name);
             let held = held.is_some_and(|gang| self.has_topology(gang));
             if let Some(gang) = self.cluster.set_gang(&object, seen) {
-                self.fence_news = true;
+                self.open_fences(now);
                 self.queue.gang_changed(gang, true);
                 if held {
                     self.call_members(now, gang);
@@ -234,7 +234,7 @@ impl Core {
         }
         if let Some(api) = Api::of_kind(kind).filter(|_| kind.is_pod_group()) {
             let gone = self.cluster.unset_gang(api, &key.namespace, &key.name);
-            self.fence_news = true;
+            self.open_fences(now);
             gone.into_iter().for_each(|gang| self.queue.gang_changed(gang, true));
             return;
         }
@@ -702,6 +702,7 @@ impl Core {
                     let gone = self.cluster.unset_gang(api, &gang.namespace, &gang.name);
                     gone.into_iter().for_each(|gang| self.queue.gang_changed(gang, true));
                 }
+                self.open_fences(now);
             }
             ended if ended.is_ended() => {
                 let api = Api::of_kind(ended).unwrap_or_default();

@@ -176,6 +176,11 @@ impl Core {
                 return Some(decision);
             }
             Tried::Kept(blocked) => (blocked, true),
+            // What it has found before it keeps, though nothing could be tried now.
+            Tried::Failed(blocked) if blocked.failure.is_rejected() && self.has_round(id) => {
+                decision.outcome = Outcome::Accumulating { members: Vec::new() };
+                (blocked, true)
+            }
             Tried::Failed(blocked) => (blocked, false),
         };
         let mut text = self.blocked(&spec, held.all, &blocked);
