@@ -56,8 +56,12 @@ impl Cluster {
             let text = MONITORING.replace("KIND", kind).replace("PLURAL", &format!("{singular}s"));
             cluster.apply(&text.replace("SINGULAR", &singular)).await?;
         }
-        let coscheduling = root().join("tests/e2e/pod_group/coscheduling.yaml");
-        cluster.apply(&fs::read_to_string(coscheduling)?).await?;
+        for file in [
+            "tests/e2e/pod_group/coscheduling.yaml",
+            "node-agent/tests/cluster/node-resource-topology.yaml",
+        ] {
+            cluster.apply(&fs::read_to_string(root().join(file))?).await?;
+        }
         for (namespace, labels) in [
             (NAMESPACE, json!({})),
             ("monitoring", json!({})),
@@ -244,7 +248,7 @@ pub(super) fn free_port() -> Result<u16> {
 }
 
 /// The path to create an object at.
-fn collection(object: &Value) -> Result<String> {
+pub(super) fn collection(object: &Value) -> Result<String> {
     let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
     let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]).to_lowercase());
     ensure!(!version.is_empty() && !kind.is_empty(), "no kind: {object}");
