@@ -56,12 +56,11 @@ impl Cluster {
             let text = MONITORING.replace("KIND", kind).replace("PLURAL", &format!("{singular}s"));
             cluster.apply(&text.replace("SINGULAR", &singular)).await?;
         }
-        // Kinds of others, which are used where served.
-        for kind in [
+        for file in [
             "tests/e2e/pod_group/coscheduling.yaml",
             "node-agent/tests/cluster/node-resource-topology.yaml",
         ] {
-            cluster.apply(&fs::read_to_string(root().join(kind))?).await?;
+            cluster.apply(&fs::read_to_string(root().join(file))?).await?;
         }
         for (namespace, labels) in [
             (NAMESPACE, json!({})),
@@ -81,7 +80,6 @@ impl Cluster {
             "/apis/monitoring.coreos.com/v1/servicemonitors",
             "/apis/monitoring.coreos.com/v1/prometheusrules",
             "/apis/scheduling.x-k8s.io/v1alpha1/podgroups",
-            "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies",
         ] {
             eventually("served", SOON, async || Ok(cluster.get(path).await?.is_some())).await?;
         }
@@ -250,7 +248,7 @@ pub(super) fn free_port() -> Result<u16> {
 }
 
 /// The path to create an object at.
-fn collection(object: &Value) -> Result<String> {
+pub(super) fn collection(object: &Value) -> Result<String> {
     let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
     let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]).to_lowercase());
     ensure!(!version.is_empty() && !kind.is_empty(), "no kind: {object}");

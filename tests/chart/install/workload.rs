@@ -1,6 +1,7 @@
 //! Work that needs every right of the scheduler: gangs of three APIs, volumes of two sorts,
 //! preemption, pods that wait, a topology, a policy, somebody who reads metrics.
 
+use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, ensure};
@@ -8,7 +9,8 @@ use http::Method;
 use muster_control_plane::{create_nodes, node};
 use serde_json::{Value, json};
 
-use super::cluster::{Cluster, SOON, eventually, read, surface};
+use super::cluster::{Cluster, SOON, collection, eventually, read, surface};
+use crate::support::{objects, root};
 
 const PODS: &str = "/api/v1/namespaces/ml/pods";
 const RACK: &str = "example.com/rack";
@@ -212,5 +214,29 @@ pub(super) async fn poke(cluster: &Cluster) -> Result<()> {
         let path = "/api/v1/nodes/reserved/status";
         cluster.call(Method::PATCH, path, &grown).await?.map_err(anyhow::Error::msg)?;
     }
+    Ok(())
+}
+
+/// The API server takes every example, to the last field.
+pub(super) async fn examples(cluster: &Cluster) -> Result<()> {
+    let mut count = 0;
+    for folder in ["examples/workloads", "examples/topology"] {
+        for entry in fs::read_dir(root().join(folder))? {
+            let path = entry?.path();
+            if path.extension().is_none_or(|ending| ending != "yaml") {
+                continue;
+            }
+            for object in objects(&fs::read_to_string(&path)?)? {
+                let at = format!("{}?dryRun=All&fieldValidation=Strict", collection(&object)?);
+                let taken = cluster.call(Method::POST, &at, &object).await?;
+                // The test has made one of this name itself.
+                let known = |refusal: &String| refusal.contains("already exists");
+                ensure!(taken.as_ref().err().is_none_or(known), "{}: {taken:?}", path.display());
+                count += 1;
+            }
+        }
+    }
+    ensure!(count >= 12, "{count} objects");
+    cluster.say(&format!("{count} objects of examples are valid"));
     Ok(())
 }
