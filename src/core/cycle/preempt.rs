@@ -368,6 +368,21 @@ impl Search<'_> {
         Ok(left)
     }
 
+    /// The same without those that need not go because whole gangs do; none if all have to.
+    fn trimmed(&mut self, candidate: &Candidate) -> Option<Candidate> {
+        let (node, mut victims) = (candidate.node, candidate.victims.clone());
+        let alone = |pod: &PodId| self.cluster.pod(*pod).is_some_and(|p| p.gang.is_none());
+        let singles: Vec<PodId> = victims.iter().copied().filter(alone).collect();
+        for single in singles {
+            let rest: Vec<PodId> = victims.iter().copied().filter(|v| *v != single).collect();
+            if !rest.is_empty() && self.fits_without(node, &rest) {
+                victims = rest;
+            }
+        }
+        let fewer = victims.len() < candidate.victims.len();
+        fewer.then(|| Candidate::new(self.cluster, node, victims, candidate.violations))
+    }
+
     /// The best first.
     fn sort(&self, choices: &mut [Choice]) {
         choices.sort_by_cached_key(|(c, _)| (c.rank().clone(), !scramble(c.node.0, self.seed)));
@@ -497,7 +512,10 @@ impl Room for Search<'_> {
                 }
             };
         }
-        let chosen = lawful.into_iter().next();
+        let chosen = lawful.into_iter().next().map(|(candidate, by_force)| {
+            let trimmed = if grown > 0 { self.trimmed(&candidate) } else { None };
+            (trimmed.map_or(candidate, Arc::new), by_force)
+        });
         let result = match chosen {
             Some((candidate, by_force)) => {
                 let node = &self.cluster.node(candidate.node).name;
