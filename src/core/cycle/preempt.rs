@@ -416,7 +416,10 @@ impl Search<'_> {
         sort_by_importance(self.cluster, &mut victims);
         let violations = u32::try_from(said.violations.max(0)).unwrap_or(u32::MAX);
         let own = Candidate::new(self.cluster, node, victims, violations);
-        let whole = with_gangs(self.cluster, &own, self.shape.priority).ok()?;
+        let whole = with_gangs(self.cluster, &own, self.shape.priority, |pod| {
+            self.victims.gone.contains(&pod)
+        })
+        .ok()?;
         Some(Arc::new(whole.unwrap_or(own)))
     }
 }
@@ -477,7 +480,9 @@ impl Room for Search<'_> {
         let mut lawful: Vec<Choice> = Vec::new();
         let mut grown = 0;
         for candidate in kept.candidates.ranked() {
-            let whole = match with_gangs(self.cluster, candidate, self.shape.priority) {
+            let whole = match with_gangs(self.cluster, candidate, self.shape.priority, |pod| {
+                self.victims.gone.contains(&pod)
+            }) {
                 Ok(whole) => whole.map(Arc::new),
                 Err(why) => {
                     in_the_way.push(why.into());
