@@ -216,7 +216,8 @@ impl Audit {
             let back = unit.iter().filter_map(|n| Some((*n, self.world.pods.get(*n)?)));
             let back = back.filter(|(_, p)| p.node() == Some(&*node));
             back.for_each(|(n, p)| with.add(n, &p.load));
-            let some = with.pods.len() > left.pods.len();
+            // Who goes with its gang need not be in the way itself.
+            let some = with.pods.len() > left.pods.len() && unit.len() == 1;
             if some && pod.wants.judge(rules, &node, there, &with) == Answer::Yes {
                 wrong.push(format!("{name} fits {node} though {unit:?} stay"));
             }

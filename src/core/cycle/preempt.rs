@@ -368,6 +368,21 @@ impl Search<'_> {
         Ok(left)
     }
 
+    /// The same without those that need not go because whole gangs do; none if all have to.
+    fn trimmed(&mut self, candidate: &Candidate) -> Option<Candidate> {
+        let (node, mut victims) = (candidate.node, candidate.victims.clone());
+        let alone = |pod: &PodId| self.cluster.pod(*pod).is_some_and(|p| p.gang.is_none());
+        let singles: Vec<PodId> = victims.iter().copied().filter(alone).collect();
+        for single in singles {
+            let rest: Vec<PodId> = victims.iter().copied().filter(|v| *v != single).collect();
+            if !rest.is_empty() && self.fits_without(node, &rest) {
+                victims = rest;
+            }
+        }
+        let fewer = victims.len() < candidate.victims.len();
+        fewer.then(|| Candidate::new(self.cluster, node, victims, candidate.violations))
+    }
+
     /// The best first.
     fn sort(&self, choices: &mut [Choice]) {
         choices.sort_by_cached_key(|(c, _)| (c.rank().clone(), !scramble(c.node.0, self.seed)));
@@ -401,7 +416,10 @@ impl Search<'_> {
         sort_by_importance(self.cluster, &mut victims);
         let violations = u32::try_from(said.violations.max(0)).unwrap_or(u32::MAX);
         let own = Candidate::new(self.cluster, node, victims, violations);
-        let whole = with_gangs(self.cluster, &own, self.shape.priority).ok()?;
+        let whole = with_gangs(self.cluster, &own, self.shape.priority, |pod| {
+            self.victims.gone.contains(&pod)
+        })
+        .ok()?;
         Some(Arc::new(whole.unwrap_or(own)))
     }
 }
@@ -462,7 +480,9 @@ impl Room for Search<'_> {
         let mut lawful: Vec<Choice> = Vec::new();
         let mut grown = 0;
         for candidate in kept.candidates.ranked() {
-            let whole = match with_gangs(self.cluster, candidate, self.shape.priority) {
+            let whole = match with_gangs(self.cluster, candidate, self.shape.priority, |pod| {
+                self.victims.gone.contains(&pod)
+            }) {
                 Ok(whole) => whole.map(Arc::new),
                 Err(why) => {
                     in_the_way.push(why.into());
@@ -497,7 +517,10 @@ impl Room for Search<'_> {
                 }
             };
         }
-        let chosen = lawful.into_iter().next();
+        let chosen = lawful.into_iter().next().map(|(candidate, by_force)| {
+            let trimmed = if grown > 0 { self.trimmed(&candidate) } else { None };
+            (trimmed.map_or(candidate, Arc::new), by_force)
+        });
         let result = match chosen {
             Some((candidate, by_force)) => {
                 let node = &self.cluster.node(candidate.node).name;

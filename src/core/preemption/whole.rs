@@ -40,15 +40,17 @@ pub(crate) fn members(cluster: &Cluster, gang: &Gang) -> Result<Vec<PodId>, PodI
 }
 
 /// The same candidate with all that have to go with its victims; none if nobody has.
-/// `Err` says who would have to and may not.
+/// `Err` says who would have to and may not. `gone`: what has left and was not seen to; the
+/// gang has lost it already.
 pub(crate) fn with_gangs(
     cluster: &Cluster,
     candidate: &Candidate,
     priority: i32,
+    gone: impl Fn(PodId) -> bool,
 ) -> Result<Option<Candidate>, String> {
     let mut lost: BTreeMap<GangId, Count> = BTreeMap::new();
     for &victim in &candidate.victims {
-        let stays = cluster.pod(victim).is_some_and(|p| !p.deleting);
+        let stays = cluster.pod(victim).is_some_and(|p| !p.deleting) && !gone(victim);
         if let Some((id, _, spec)) = bound_by(cluster, victim).filter(|_| stays) {
             let count = lost.entry(id).or_insert_with(|| Count::none(spec));
             count.add(cluster.role_of(spec, victim));

@@ -63,7 +63,7 @@ fn draw(
     let best: Vec<NodeId> = candidates.best().map(|c| c.node).collect();
     let name = |node: NodeId| cluster.node(node).name.to_string();
     let victims = candidates.ranked().map(|candidate| {
-        let whole = with_gangs(cluster, candidate, priority).ok().flatten();
+        let whole = with_gangs(cluster, candidate, priority, |_| false).ok().flatten();
         let candidate = whole.as_ref().unwrap_or(&**candidate);
         let keys = candidate.victims.iter().filter_map(|v| cluster.pod(*v));
         let mut pods: Vec<String> = keys.map(|p| p.key.to_string()).collect();
@@ -80,7 +80,7 @@ fn draw(
 fn said(candidates: &Candidates, cluster: &Cluster, priority: i32) -> String {
     let mut in_the_way = Vec::new();
     for candidate in candidates.ranked() {
-        let whole = match with_gangs(cluster, candidate, priority) {
+        let whole = match with_gangs(cluster, candidate, priority, |_| false) {
             Ok(whole) => whole,
             Err(why) => {
                 in_the_way.push(why.into());

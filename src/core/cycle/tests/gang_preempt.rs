@@ -245,7 +245,7 @@ fn nobody_goes_for_a_gang_that_never_preempts_or_is_no_more_important() {
     wants(&mut h, &["x"]);
     let effects = h.run();
     assert!(asked(&effects).is_empty());
-    assert!(effects[0].ends_with("2 Insufficient cpu."), "{}", effects[0]);
+    assert!(effects[0].ends_with("1 Insufficient cpu."), "{}", effects[0]);
 }
 
 #[test]
