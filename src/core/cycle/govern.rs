@@ -10,6 +10,7 @@ use super::Core;
 use super::round::Due;
 use crate::framework::{ExtensionPoint, Profile};
 use crate::gang::{GangId, GangKey};
+use crate::io::Tick;
 use crate::report::PolicyReport;
 
 /// Names of the plugins that score in any of these profiles.
@@ -22,16 +23,25 @@ pub(super) fn score_plugins<'a>(
 
 impl Core {
     /// Policies, or what they may say, have changed.
-    pub(super) fn scheduling_policies_changed(&mut self) {
+    pub(super) fn scheduling_policies_changed(&mut self, now: Tick) {
         let gangs: Vec<GangId> = self.cluster.gangs().map(|(id, _)| id).collect();
-        gangs.into_iter().for_each(|gang| self.queue.gang_changed(gang, false));
+        gangs.into_iter().for_each(|gang| self.governed_otherwise(now, gang));
+    }
+
+    /// A gang may be governed otherwise. Members that go alone may go elsewhere if it was a
+    /// policy that held them together.
+    fn governed_otherwise(&mut self, now: Tick, id: GangId) {
+        self.queue.gang_changed(id, false);
+        if self.cluster.gang(id).is_some_and(|gang| gang.terms.topology.is_some()) {
+            self.call_members(now, id);
+        }
     }
 
     /// A namespace has other labels, and somebody goes by them.
-    pub(super) fn namespace_changed(&mut self, name: &str) {
+    pub(super) fn namespace_changed(&mut self, now: Tick, name: &str) {
         let within = self.cluster.gangs().filter(|(_, gang)| *gang.key.namespace == *name);
         let gangs: Vec<GangId> = within.map(|(id, _)| id).collect();
-        gangs.into_iter().for_each(|gang| self.queue.gang_changed(gang, false));
+        gangs.into_iter().for_each(|gang| self.governed_otherwise(now, gang));
     }
 
     /// Has a gang obey the policies that govern it now; true if that changes anything. A

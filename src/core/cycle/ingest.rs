@@ -168,13 +168,13 @@ impl Core {
         let seen = self.relists[kind as usize];
         if kind.is_relation() {
             if self.cluster.set_related(&object, seen) && kind == Kind::Namespace {
-                self.namespace_changed(&object.metadata().name);
+                self.namespace_changed(now, &object.metadata().name);
             }
             return;
         }
         if let Object::SchedulingPolicy(policy) = &object {
             if self.cluster.set_scheduling_policy(policy, seen) {
-                self.scheduling_policies_changed();
+                self.scheduling_policies_changed(now);
             }
             return;
         }
@@ -216,13 +216,13 @@ impl Core {
             if self.cluster.remove_related(kind, &key.namespace, &key.name)
                 && kind == Kind::Namespace
             {
-                self.namespace_changed(&key.name);
+                self.namespace_changed(now, &key.name);
             }
             return;
         }
         if kind == Kind::SchedulingPolicy {
             if self.cluster.remove_scheduling_policy(&key.name) {
-                self.scheduling_policies_changed();
+                self.scheduling_policies_changed(now);
             }
             return;
         }
@@ -693,7 +693,7 @@ impl Core {
             }
             Kind::SchedulingPolicy => {
                 if self.cluster.sweep_scheduling_policies(seen) {
-                    self.scheduling_policies_changed();
+                    self.scheduling_policies_changed(now);
                 }
             }
             group if group.is_pod_group() => {

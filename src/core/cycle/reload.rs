@@ -72,7 +72,7 @@ impl Core {
         self.ledgers.clear();
         let plugins = super::govern::score_plugins(self.profiles.iter().map(|p| &**p));
         if self.cluster.set_score_plugins(plugins) {
-            self.scheduling_policies_changed();
+            self.scheduling_policies_changed(now);
         }
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         self.queue.reload(&cx, reload.backoff);
