@@ -214,7 +214,8 @@ impl Audit {
         for unit in self.units(plan) {
             let mut with = left.clone();
             let back = unit.iter().filter_map(|n| Some((*n, self.world.pods.get(*n)?)));
-            let back = back.filter(|(_, p)| p.node() == Some(&*node));
+            // Whoever leaves already was in the way when it was asked to.
+            let back = back.filter(|(_, p)| p.node() == Some(&*node) && !p.deleting);
             back.for_each(|(n, p)| with.add(n, &p.load));
             // Who goes with its gang need not be in the way itself.
             let some = with.pods.len() > left.pods.len() && unit.len() == 1;
