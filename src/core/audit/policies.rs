@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use muster_api::k8s;
-use muster_api::muster::SchedulingPolicySpec;
+use muster_api::muster::{SchedulingPolicySpec, TopologyDefault};
 
 use super::topology::Asks;
 use crate::io::{Kind, Object, ObjectKey};
@@ -78,11 +78,7 @@ impl Policies {
 
     /// What is asked of a gang of a namespace whose members have these labels, if its group
     /// says nothing; nothing in doubt.
-    pub(super) fn asks<'a>(
-        &self,
-        namespace: &str,
-        members: impl Iterator<Item = &'a Labels> + Clone,
-    ) -> Option<Asks> {
+    pub(super) fn asks(&self, namespace: &str, members: &[&Labels]) -> Option<Asks> {
         let mut all: Vec<&SchedulingPolicySpec> =
             self.policies.values().map(|(_, spec)| spec).collect();
         all.sort_by_key(|spec| std::cmp::Reverse(spec.priority));
@@ -94,9 +90,9 @@ impl Policies {
         let own = self.namespaces.get(namespace).map_or(&none, |(_, labels)| labels);
         let governs = |spec: &&&SchedulingPolicySpec| {
             selects(spec.namespace_selector.as_ref(), own)
-                && members.clone().all(|labels| selects(spec.pod_selector.as_ref(), labels))
+                && members.iter().all(|labels| selects(spec.pod_selector.as_ref(), labels))
         };
         let spoken = all.iter().filter(|spec| spec.topology.is_some()).find(governs)?;
-        Some(Asks::of(spoken.topology.as_ref().map(|topology| topology.request()).as_ref()))
+        Some(Asks::of(spoken.topology.as_ref().map(TopologyDefault::request).as_ref()))
     }
 }

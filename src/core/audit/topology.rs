@@ -156,9 +156,10 @@ impl Audit {
             return None;
         }
         let of_group = |pod: &&Pod| pod.gang.as_deref() == Some(group) && pod.profile.is_some();
-        let members = self.world.pods.values().filter(of_group);
-        let namespace = &members.clone().next()?.namespace;
-        self.policies.asks(namespace, members.map(|pod| &pod.labels))
+        let members: Vec<&Pod> = self.world.pods.values().filter(of_group).collect();
+        let labels: Vec<&BTreeMap<String, String>> =
+            members.iter().map(|pod| &pod.labels).collect();
+        self.policies.asks(&members.first()?.namespace, &labels)
     }
 
     /// Other members, of those that must be in one domain with this one, are in another.

@@ -303,7 +303,7 @@ impl Core {
     /// How many have a seat on each node where a member of a segment could have been.
     fn taken(&self, scope: &Scope, why: &Blocked, seated: &[PodId]) -> Vec<(NodeId, u32)> {
         let list = scope.list(why.pod, why.role).last();
-        let nodes = list.and_then(|place| place.nodes()).unwrap_or_default();
+        let nodes = list.and_then(Place::nodes).unwrap_or_default();
         let mut taken: Vec<(NodeId, u32)> = nodes.iter().map(|node| (*node, 0)).collect();
         for node in seated.iter().filter_map(|pod| self.cluster.pod(*pod)?.stage.node()) {
             if let Ok(at) = taken.binary_search_by_key(&node, |(node, _)| *node) {

@@ -408,8 +408,8 @@ impl Core {
         let wanted: IdSet<PodId> =
             wanted(Need::new(at.spec, at.held), candidates).iter().map(|(pod, _)| *pod).collect();
         scope.set_idle(candidates.iter().map(|c| c.pod).filter(|pod| !wanted.contains(pod)));
-        let all = search.segments.iter();
-        all.map(|segments| self.lay_in(at.profile, segments, learned, scope)).collect()
+        let mut all = search.segments.iter();
+        all.try_for_each(|segments| self.lay_in(at.profile, segments, learned, scope))
     }
 
     /// Where members of a role could go by its own wish, the best first.

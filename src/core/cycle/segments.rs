@@ -135,7 +135,6 @@ impl Core {
 
     /// The domain of each segment that has members with a node, by cut and number. `Err`: it
     /// has members in two.
-    #[expect(clippy::type_complexity, reason = "a segment, and where it is")]
     fn placed_segments(
         &self,
         id: GangId,

@@ -121,7 +121,6 @@ pub(crate) fn pod(workload: &Workload, round: u32, index: u32) -> Pod {
         name: owner,
         uid: format!("uid-of-{owner_uid}"),
         controller: true,
-        ..OwnerReference::default()
     }];
     pod
 }

@@ -12,9 +12,9 @@ use super::number;
 
 /// Seeds within which a mistake must be found.
 const WITHIN: u64 = 200;
-/// Needs a label to change while a gang waits at a barrier, which few worlds have: the
-/// core's own histories find it.
-const RARE: &[Bug] = &[Bug::TopologyNotRechecked];
+/// Need a label or a policy to change while a gang waits, or ranks that scores would put
+/// apart, which few worlds have: the core's own histories find them.
+const RARE: &[Bug] = &[Bug::TopologyNotRechecked, Bug::SegmentsIgnored, Bug::PolicyStale];
 const PLUGINS: [&str; 2] = ["First", "Second"];
 
 /// A world with test plugins that reserve, wait, park and refuse, and perhaps a mistake in

@@ -167,7 +167,7 @@ impl Driver {
         }
         // Nodes move between domains while members are on their way there.
         if let Some(node) =
-            self.gangs.near.as_mut().and_then(|near| near.one_in(4).then(|| near.below(NODES)))
+            self.gangs.near.as_mut().and_then(|near| near.one_in(2).then(|| near.below(NODES)))
         {
             self.upsert_node(&format!("n{node}"));
         }
