@@ -253,12 +253,10 @@ fn memory_of(
 fn distances(rng: &mut Rng, nodes: &mut [NodeSpec]) {
     let count = nodes.len();
     let mut table = vec![vec![10_u64; count]; count];
-    for a in 0..count {
-        for b in 0..a {
-            let distance = [11, 12, 20, 21, 21, 31][rng.below(6)];
-            table[a][b] = distance;
-            table[b][a] = distance;
-        }
+    for (a, b) in (0..count).flat_map(|a| (0..a).map(move |b| (a, b))) {
+        let distance = [11, 12, 20, 21, 21, 31][rng.below(6)];
+        table[a][b] = distance;
+        table[b][a] = distance;
     }
     for (node, row) in nodes.iter_mut().zip(table) {
         node.distances = row;
