@@ -205,7 +205,7 @@ fn a_refusal_says_what_clashes_and_what_would_fit() {
             },
         ),
         ("4 nvidia.com/gpu asked for, 3 free", Policy::Restricted, pod(8, 4), |_, usage| {
-            usage.taken[0][..5].fill(true)
+            usage.taken[0][..5].fill(true);
         }),
         (
             "no NUMA node has 4 nvidia.com/gpu and 8 CPUs free together",
