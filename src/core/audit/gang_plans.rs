@@ -93,7 +93,10 @@ impl Audit {
             wrong
                 .push(format!("{need} members of {group} are missing, {most} fit without victims"));
         }
-        for unit in self.units(plan) {
+        // Where members may be is judged elsewhere: by numbers alone nobody is superfluous.
+        let anywhere = !self.groups.has_topology(group)
+            && self.asked_by_policies(group, super::topology::PUT).is_none();
+        for unit in self.units(plan).into_iter().filter(|_| anywhere) {
             let room = |node: &str| {
                 let stays = |n: &str| goes.contains(n) && !unit.contains(n);
                 let mut left = self.without(node, |n, _| stays(n));

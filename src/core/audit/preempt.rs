@@ -194,8 +194,10 @@ impl Audit {
         };
         let Some(there) = self.world.nodes.get(&node) else { return };
         let rules = profile.rules;
-        let mut left = self.world.usage(&node).clone();
-        for victim in &plan.victims {
+        let here = self.world.usage(&node);
+        let mut left = here.clone();
+        // Those elsewhere go with members of their gang.
+        for victim in plan.victims.iter().filter(|v| here.pods.contains(&v.name)) {
             self.leave(&mut left, &victim.name);
         }
         // Who goes anyway, or has not come yet, may go without being asked.
@@ -214,8 +216,7 @@ impl Audit {
         for unit in self.units(plan) {
             let mut with = left.clone();
             let back = unit.iter().filter_map(|n| Some((*n, self.world.pods.get(*n)?)));
-            // Whoever leaves already was in the way when it was asked to.
-            let back = back.filter(|(_, p)| p.node() == Some(&*node) && !p.deleting);
+            let back = back.filter(|(_, p)| p.node() == Some(&*node));
             back.for_each(|(n, p)| with.add(n, &p.load));
             // Who goes with its gang need not be in the way itself.
             let some = with.pods.len() > left.pods.len() && unit.len() == 1;
