@@ -94,8 +94,7 @@ impl Audit {
                 .push(format!("{need} members of {group} are missing, {most} fit without victims"));
         }
         // Where members may be is judged elsewhere: by numbers alone nobody is superfluous.
-        let anywhere = !self.groups.has_topology(group)
-            && self.asked_by_policies(group, super::topology::PUT).is_none();
+        let anywhere = !self.groups.has_topology(group) && !self.policies.have_topology();
         for unit in self.units(plan).into_iter().filter(|_| anywhere) {
             let room = |node: &str| {
                 let stays = |n: &str| goes.contains(n) && !unit.contains(n);
@@ -121,7 +120,7 @@ impl Audit {
             }
         }
         for (group, own) in gangs {
-            let has = |pod: &Pod| !matches!(pod.place, Place::Pending);
+            let has = |pod: &Pod| !matches!(pod.place, Place::Pending) && !pod.deleting;
             let all = self.world.members(group, has).count();
             if own.len() < all {
                 units.extend(own.into_iter().map(|one| BTreeSet::from([one])));

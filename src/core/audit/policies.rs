@@ -76,6 +76,11 @@ impl Policies {
         self.policies.values().any(|(_, spec)| spec.topology.is_some())
     }
 
+    /// Whether any policy says where pods are to be.
+    pub(super) fn have_topology(&self) -> bool {
+        self.policies.values().any(|(_, spec)| spec.topology.is_some())
+    }
+
     /// What is asked of a gang of a namespace whose members have these labels, if its group
     /// says nothing; nothing in doubt.
     pub(super) fn asks(&self, namespace: &str, members: &[&Labels]) -> Option<Asks> {

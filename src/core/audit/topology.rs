@@ -151,7 +151,7 @@ impl Audit {
 
     /// What policies ask of a gang whose group says nothing. What was decided before a policy
     /// changed may still be carried out.
-    pub(super) fn asked_by_policies(&self, group: &str, what: &str) -> Option<Asks> {
+    fn asked_by_policies(&self, group: &str, what: &str) -> Option<Asks> {
         if what != PUT || !self.groups.leaves_topology(group) {
             return None;
         }
