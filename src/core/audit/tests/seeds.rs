@@ -9,8 +9,10 @@ use crate::bugs::Bug;
 const SEEDS: u64 = 480;
 /// Seeds within which a mistake must be found.
 const WITHIN: u64 = 200;
-/// What one process cannot see of itself: the swarm finds it on the server's truth.
-const UNSEEN: &[Bug] = &[Bug::GangEventLost];
+/// What one process cannot see of itself, and what needs gangs that push others out, which
+/// few histories have: the swarm finds them.
+const UNSEEN: &[Bug] =
+    &[Bug::GangEventLost, Bug::GangVictimSuperfluous, Bug::GangBudgetIgnored, Bug::GangPlansTwice];
 
 #[allow(clippy::disallowed_methods, reason = "how long a test runs is up to whoever runs it")]
 fn number(name: &str, default: u64) -> u64 {
