@@ -213,16 +213,13 @@ impl Audit {
             wrong.push(format!("{name} does not fit {node} without its victims: {why}"));
         }
         self.expect(&mut left, &node, name);
-        let in_gang = |n: &String| self.world.pods.get(n).is_some_and(|p| p.gang.is_some());
-        let gangs = here.pods.iter().any(in_gang);
         for unit in self.units(plan) {
             let mut with = left.clone();
             let back = unit.iter().filter_map(|n| Some((*n, self.world.pods.get(*n)?)));
             let back = back.filter(|(_, p)| p.node() == Some(&*node));
             back.for_each(|(n, p)| with.add(n, &p.load));
-            // Who goes with its gang need not be in the way itself, and what goes with a gang
-            // may make others superfluous: not judged beside gangs.
-            let some = with.pods.len() > left.pods.len() && unit.len() == 1 && !gangs;
+            // Who goes with its gang need not be in the way itself: the gang is, or is not.
+            let some = with.pods.len() > left.pods.len();
             if some && pod.wants.judge(rules, &node, there, &with) == Answer::Yes {
                 wrong.push(format!("{name} fits {node} though {unit:?} stay"));
             }

@@ -19,8 +19,8 @@ use crate::io::{ExtenderCall, NodeVictims, Tick};
 use crate::model::{Pod, PodId, PodShape};
 use crate::plugins::DefaultPreemptionArgs;
 use crate::preemption::{
-    Candidate, Candidates, Preemptor, budgets_of, nothing_found, refusal, sort_by_importance,
-    with_gangs,
+    Candidate, Candidates, Preemptor, budgets_of, nothing_found, protected, refusal,
+    sort_by_importance, units, with_gangs,
 };
 use crate::queue::PluginMask;
 
@@ -368,19 +368,20 @@ impl Search<'_> {
         Ok(left)
     }
 
-    /// The same without those that need not go because whole gangs do; none if all have to.
+    /// The same without those that need not go because whole gangs do: what goes together
+    /// stays together. None if all have to go.
     fn trimmed(&mut self, candidate: &Candidate) -> Option<Candidate> {
         let (node, mut victims) = (candidate.node, candidate.victims.clone());
-        let alone = |pod: &PodId| self.cluster.pod(*pod).is_some_and(|p| p.gang.is_none());
-        let singles: Vec<PodId> = victims.iter().copied().filter(alone).collect();
-        for single in singles {
-            let rest: Vec<PodId> = victims.iter().copied().filter(|v| *v != single).collect();
+        for unit in units(self.cluster, &candidate.victims) {
+            let goes = |v: &PodId| !unit.contains(v);
+            let rest: Vec<PodId> = victims.iter().copied().filter(goes).collect();
             if !rest.is_empty() && self.fits_without(node, &rest) {
                 victims = rest;
             }
         }
         let fewer = victims.len() < candidate.victims.len();
-        fewer.then(|| Candidate::new(self.cluster, node, victims, candidate.violations))
+        let violations = protected(self.cluster, &victims);
+        fewer.then(|| Candidate::new(self.cluster, node, victims, violations))
     }
 
     /// The best first.
@@ -518,8 +519,14 @@ impl Room for Search<'_> {
             };
         }
         let chosen = lawful.into_iter().next().map(|(candidate, by_force)| {
-            let trimmed = if grown > 0 { self.trimmed(&candidate) } else { None };
-            (trimmed.map_or(candidate, Arc::new), by_force)
+            match if grown > 0 { self.trimmed(&candidate) } else { None } {
+                Some(less) => {
+                    let outstanding = self.victims.outstanding(self.cluster, self.pod);
+                    let by_force = by_force && self.obstacle(&less, &outstanding).is_some();
+                    (Arc::new(less), by_force)
+                }
+                None => (candidate, by_force),
+            }
         });
         let result = match chosen {
             Some((candidate, by_force)) => {

@@ -113,7 +113,7 @@ fn split(cluster: &Cluster, pods: &[PodId]) -> (Vec<PodId>, Vec<PodId>, bool) {
 }
 
 /// How many of these pods, the most important first, a budget protects.
-pub(super) fn protected(cluster: &Cluster, pods: &[PodId]) -> u32 {
+pub(crate) fn protected(cluster: &Cluster, pods: &[PodId]) -> u32 {
     u32::try_from(split(cluster, pods).0.len()).unwrap_or(u32::MAX)
 }
 

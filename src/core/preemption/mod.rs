@@ -13,10 +13,10 @@ mod rule;
 mod whole;
 
 pub(crate) use candidates::Candidates;
-use dry_run::protected;
-pub(crate) use dry_run::{budgets_of, sort_by_importance};
+
+pub(crate) use dry_run::{budgets_of, protected, sort_by_importance};
 pub(crate) use rule::refusal;
-pub(crate) use whole::{bound_by, held, members, with_gangs};
+pub(crate) use whole::{bound_by, held, members, units, with_gangs};
 
 use std::cmp::Reverse;
 use std::sync::Arc;

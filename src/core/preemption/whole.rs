@@ -3,6 +3,7 @@
 //! Upstream knows no gangs here. A victim whose gang can do without it goes alone, as
 //! upstream has it; with any other its whole gang goes, if all of it may.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::{Candidate, protected};
@@ -87,4 +88,28 @@ pub(crate) fn with_gangs(
     super::sort_by_importance(cluster, &mut victims);
     let violations = protected(cluster, &victims);
     Ok(Some(Candidate::new(cluster, candidate.node, victims, violations)))
+}
+
+/// Who goes together: gangs that would be left below their minimum whole, all others one by
+/// one. The larger first, then in the order of `victims`.
+pub(crate) fn units(cluster: &Cluster, victims: &[PodId]) -> Vec<Vec<PodId>> {
+    let mut lost: BTreeMap<GangId, Count> = BTreeMap::new();
+    for &victim in victims {
+        if let Some((id, _, spec)) = bound_by(cluster, victim) {
+            let count = lost.entry(id).or_insert_with(|| Count::none(spec));
+            count.add(cluster.role_of(spec, victim));
+        }
+    }
+    let mut units: Vec<Vec<PodId>> = Vec::new();
+    let mut whole: BTreeMap<GangId, usize> = BTreeMap::new();
+    for &victim in victims {
+        let gang = bound_by(cluster, victim)
+            .filter(|(id, gang, spec)| !held(cluster, gang, spec).minus(&lost[id]).suffices(spec));
+        match gang.map(|(id, ..)| *whole.entry(id).or_insert(units.len())) {
+            Some(unit) if unit < units.len() => units[unit].push(victim),
+            _ => units.push(vec![victim]),
+        }
+    }
+    units.sort_by_key(|unit| Reverse(unit.len()));
+    units
 }

@@ -149,6 +149,25 @@ fn a_pod_takes_the_gang_of_its_victim_whole_or_goes_elsewhere() {
 }
 
 #[test]
+fn a_member_that_its_gang_can_spare_stays_if_another_gang_goes_whole() {
+    let mut h = Harness::new();
+    h.node(node("n1").cpu("6").label("here", "1"));
+    h.node(node("n2").cpu("2"));
+    h.object(group("whole", &json!({"minMember": 2})));
+    h.object(group("spare", &json!({"minMember": 1})));
+    // Of three there is room for one beside x: b is the most important, so a and s would go;
+    // with a its gang does, and then s is in nobody's way.
+    runs(&mut h, "a", "n1", "whole", 0, 60);
+    runs(&mut h, "b", "n1", "whole", 5, 60);
+    runs(&mut h, "s", "n1", "spare", 0, 60);
+    runs(&mut h, "t", "n2", "spare", 0, 60);
+    h.pod(pod("x").req(&[("cpu", "4")]).priority(10).node_selector("here", "1"));
+    let mut asked = asked(&h.run());
+    asked.sort_unstable();
+    assert_eq!(asked, ["default/a", "default/b"]);
+}
+
+#[test]
 fn a_gang_keeps_budgets_and_says_so() {
     let mut h = nodes(&["n1", "n2"], &json!({"minMember": 2}));
     h.object(budget("web", "web", 1));
