@@ -162,7 +162,8 @@ fn a_member_that_its_gang_can_spare_stays_if_another_gang_goes_whole() {
     runs(&mut h, "s", "n1", "spare", 0, 60);
     runs(&mut h, "t", "n2", "spare", 0, 60);
     h.pod(pod("x").req(&[("cpu", "4")]).priority(10).node_selector("here", "1"));
-    let mut asked = asked(&h.run());
+    let effects = h.run();
+    let mut asked = asked(&effects);
     asked.sort_unstable();
     assert_eq!(asked, ["default/a", "default/b"]);
 }
