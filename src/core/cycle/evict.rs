@@ -14,6 +14,7 @@ use super::preempt::Found;
 use crate::bugs::bug;
 use crate::cluster::{Cluster, NodeId};
 use crate::framework::Status;
+use crate::gang::GangId;
 use crate::io::{Effect, EventRecord, Eviction, PodRef, Removal, Request, Tick, Token};
 use crate::model::{Pod, PodId, PodStage};
 use crate::plugins::names;
@@ -72,6 +73,16 @@ struct Victim {
     state: Todo,
     /// It was told to go, and nobody knows whether it does.
     doubtful: bool,
+}
+
+/// A call on its way whose plan was given up.
+pub(super) struct Orphan {
+    victim: PodId,
+    /// The UID of who planned.
+    preemptor: Arc<str>,
+    step: Step,
+    /// The gang it planned for.
+    gang: Option<GangId>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -269,13 +280,8 @@ impl Core {
     }
 
     fn answered(&mut self, now: Tick, token: Token, eviction: &Eviction) {
-        if let Some((victim, by)) = self.orphans.remove(&token) {
-            match eviction {
-                Eviction::Accepted => {}
-                Eviction::Unavailable(_) => self.leave_in_doubt(now, victim),
-                _ => self.victims.let_go(victim, &by),
-            }
-            return;
+        if let Some(orphan) = self.orphans.remove(&token) {
+            return self.orphan_answered(now, &orphan, eviction);
         }
         let Some((pod, at)) = self.evictions.remove(&token) else {
             return;
@@ -327,6 +333,25 @@ impl Core {
             }
         }
         self.plan_step(now, pod);
+    }
+
+    /// An answer for a plan that was given up. Its gang may plan anew with the last of them.
+    fn orphan_answered(&mut self, now: Tick, orphan: &Orphan, eviction: &Eviction) {
+        match eviction {
+            _ if orphan.step == Step::Ask => {}
+            Eviction::Accepted => {}
+            Eviction::Unavailable(_) => self.leave_in_doubt(now, orphan.victim),
+            _ => self.victims.let_go(orphan.victim, &orphan.preemptor),
+        }
+        if let Some(gang) = orphan.gang.filter(|gang| self.unanswered(*gang) == 0) {
+            let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+            self.queue.gang_now(&cx, gang);
+        }
+    }
+
+    /// How many calls of plans that a gang has given up are still on their way.
+    pub(super) fn unanswered(&self, gang: GangId) -> usize {
+        self.orphans.values().filter(|orphan| orphan.gang == Some(gang)).count()
     }
 
     /// Nobody asks for this pod for a while.
@@ -472,15 +497,15 @@ impl Core {
         if let Some(due) = plan.timer {
             self.timers.remove(&(due, pod));
         }
+        let gang = self.hold_led_by(pod);
         for victim in &plan.victims {
             // Who was asked to go may be going, whatever becomes of the plan.
             let unasked = matches!(victim.state, Todo::Open | Todo::Later | Todo::Refused);
             let stays = plan.stage == Step::Ask || unasked;
             if let Todo::Asked(token) = victim.state {
                 self.evictions.remove(&token);
-                if !stays {
-                    self.orphans.insert(token, (victim.id, Arc::clone(&plan.preemptor)));
-                }
+                let (preemptor, step) = (Arc::clone(&plan.preemptor), plan.stage);
+                self.orphans.insert(token, Orphan { victim: victim.id, preemptor, step, gang });
             }
             if stays && victim.doubtful {
                 self.leave_in_doubt(now, victim.id);

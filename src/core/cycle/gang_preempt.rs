@@ -71,6 +71,12 @@ impl Core {
         if leaving > 0 {
             return Err(format!("preemption: waiting for {leaving} pods to leave"));
         }
+        let unanswered = self.unanswered(at.id);
+        if unanswered > 0 {
+            return Err(format!(
+                "preemption: waiting for {unanswered} answers about the last plan"
+            ));
+        }
         let force = at.profile.args().default_preemption.allow_budget_violations;
         let found = self.survey(at, &wanted, priority);
         if !found.ground.budgets.is_empty() || found.guarded > 0 {

@@ -3,7 +3,8 @@
 //! Owns which gangs wait for victims to leave, and for whom. The members are expected on
 //! the nodes that the plan found for them, so others of no higher priority leave the room
 //! alone, until the gang has it or the hold expires. A gang has one plan at a time, and none
-//! while somebody still leaves for the last one. Must never choose a victim or evict one.
+//! while somebody still leaves for the last one or an answer about it is on its way. Must
+//! never choose a victim or evict one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -153,10 +154,11 @@ impl Core {
     /// The gang has its room: nothing is held for it any more.
     pub(super) fn drop_hold(&mut self, now: Tick, id: GangId) -> bool {
         self.rounds.arm(id, Due::Hold, None);
-        let Some(hold) = self.holds.remove(&id) else {
+        let Some(leader) = self.holds.get(&id).map(|hold| hold.leader) else {
             return false;
         };
-        self.drop_plan(now, hold.leader);
+        self.drop_plan(now, leader);
+        self.holds.remove(&id);
         true
     }
 

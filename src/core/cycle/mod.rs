@@ -210,8 +210,8 @@ pub struct Core {
     evictions: IdMap<Token, (PodId, usize)>,
     /// Evictions on their way under budgets.
     spending: std::collections::BTreeMap<Token, Vec<evict::BudgetName>>,
-    /// Evictions on their way whose plan was given up: the victim, and whose it is.
-    orphans: IdMap<Token, (PodId, Arc<str>)>,
+    /// Evictions and questions on their way whose plan was given up.
+    orphans: IdMap<Token, evict::Orphan>,
     victims: preempt::Victims,
     /// When victims that were refused may be asked for again.
     refusals: std::collections::BTreeSet<(Tick, PodId)>,

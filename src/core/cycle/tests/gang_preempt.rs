@@ -220,6 +220,29 @@ fn after_a_refusal_only_the_rest_is_planned_again() {
 }
 
 #[test]
+fn a_gang_plans_anew_only_when_its_last_plan_is_answered() {
+    let mut h = nodes(&["n1"], &json!({"minMember": 2}));
+    for name in ["a", "b"] {
+        runs(&mut h, name, "n1", "", 0, 60);
+    }
+    wants(&mut h, &["x", "y"]);
+    assert_eq!(asked(&h.run()), ["default/a", "default/b"]);
+    // A member less, and the plan is given up; the gang is whole again before the answers.
+    let lost = if h.nominated("x").is_some() { "y" } else { "x" };
+    h.gone(lost);
+    h.run();
+    wants(&mut h, &["z"]);
+    let effects = h.run();
+    assert!(asked(&effects).is_empty(), "{effects:?}");
+    h.evicted("a", Eviction::Unavailable("lost".into()));
+    assert!(asked(&h.run()).is_empty(), "one answer is missing");
+    h.evicted("b", Eviction::Accepted);
+    let effects = h.run();
+    assert!(evicted(&effects).is_empty(), "that was said of another plan: {effects:?}");
+    assert_eq!(asked(&effects), ["default/a", "default/b"]);
+}
+
+#[test]
 fn what_the_gang_requires_holds_in_the_plan() {
     let mut h = Harness::new();
     for (name, rack) in [("n1", "r1"), ("n2", "r2"), ("n3", "r2")] {
