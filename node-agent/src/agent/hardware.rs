@@ -54,9 +54,18 @@ pub fn start(
             let began = Instant::now();
             let reading = reader.hardware(began);
             metrics.read("hardware", true);
-            if sender.send(Some(Arc::new(reading))).is_err() {
+            metrics.hardware(&reading);
+            if sender.is_closed() {
                 return;
             }
+            // Power and the like are for the metrics only: they wake nobody.
+            sender.send_if_modified(|last| {
+                let news = last.as_ref().is_none_or(|last| last.is_news(&reading));
+                if news {
+                    *last = Some(Arc::new(reading));
+                }
+                news
+            });
             wait(&mut reader, &rung, began, poll);
         }
     };

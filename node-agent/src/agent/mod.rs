@@ -302,7 +302,6 @@ impl Agent {
                 now(),
             )
         };
-        self.metrics.hardware(&hardware);
         self.metrics.object(&made);
         let counts = &self.assembler.predictions;
         self.metrics.predictions(counts.held, counts.missed, counts.invalid);

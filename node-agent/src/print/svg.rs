@@ -123,8 +123,15 @@ fn title(hardware: &Hardware) -> String {
 }
 
 fn blocks(hardware: &Hardware) -> Vec<Block<'_>> {
+    let is_place = |node: &&NumaNode| {
+        let here = Some(node.id);
+        node.kind != NumaKind::Empty
+            || hardware.gpus.iter().any(|gpu| gpu.numa == here)
+            || hardware.nics.iter().any(|nic| nic.numa == here)
+    };
+    let nodes = hardware.numa.iter().filter(is_place);
     let mut blocks: Vec<Block<'_>> =
-        hardware.numa.iter().map(|node| Block { node: Some(node), groups: Vec::new() }).collect();
+        nodes.map(|node| Block { node: Some(node), groups: Vec::new() }).collect();
     let is_unknown = |numa: Option<u32>| !hardware.numa.iter().any(|n| Some(n.id) == numa);
     let gpus = hardware.gpus.iter().map(|gpu| gpu.numa);
     if gpus.chain(hardware.nics.iter().map(|nic| nic.numa)).any(is_unknown) {
