@@ -48,7 +48,7 @@ pub fn start(
         let _ = bell.try_send(());
     });
     let mut reader = Reader::new(sources, notify)?;
-    let (sender, receiver) = watch::channel(None);
+    let (sender, receiver) = watch::channel::<Option<Arc<Reading>>>(None);
     let look = move || {
         loop {
             let began = Instant::now();
@@ -60,7 +60,7 @@ pub fn start(
             }
             // Power and the like are for the metrics only: they wake nobody.
             sender.send_if_modified(|last| {
-                let news = last.as_ref().is_none_or(|last| last.is_news(&reading));
+                let news = last.as_ref().is_none_or(|last: &Arc<Reading>| last.is_news(&reading));
                 if news {
                     *last = Some(Arc::new(reading));
                 }

@@ -37,7 +37,8 @@ impl Glances {
     /// Notes how things are right before a real look: what changes after that is either seen by
     /// that look or by the next quick one. Says whether all is as it was before the last one.
     pub(super) fn begin(&mut self, nvml: &Nvml, progress: &Progress) -> bool {
-        let before = std::mem::replace(&mut self.before, self.look(nvml, progress));
+        let before = self.before;
+        self.before = self.look(nvml, progress);
         before.is_some() && self.before == before
     }
 
