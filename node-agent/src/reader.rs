@@ -28,6 +28,8 @@ const NUMA_KEPT: Duration = Duration::from_secs(300);
 const BUS_KEPT: Duration = Duration::from_secs(60);
 /// How long a reading waits for NVML, if there was one before.
 const WAIT: Duration = Duration::from_secs(1);
+/// How long a quick look may take; it takes a few milliseconds.
+const QUICK_WAIT: Duration = Duration::from_millis(300);
 /// How long the first reading waits: without persistence mode the driver initialises each GPU on
 /// first use, which takes seconds.
 const FIRST_WAIT: Duration = Duration::from_secs(30);
@@ -114,9 +116,9 @@ impl Reader {
     }
 
     /// A quick look, for a fraction of what a reading costs: whether it is time for another one. Blocks
-    /// as a reading does.
+    /// for a moment.
     pub fn differs(&mut self) -> bool {
-        self.ports.differ(&self.sysfs) || self.nvml.differs(WAIT)
+        self.ports.differ(&self.sysfs) || self.nvml.differs(QUICK_WAIT)
     }
 
     fn numa(&mut self, now: Instant) -> (Vec<NumaNode>, Vec<String>) {

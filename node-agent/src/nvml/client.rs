@@ -169,6 +169,8 @@ impl Client {
         if !state.is_asked() && !state.will_do(Instant::now()) {
             state.asked += 1;
             state.again = false;
+            // The thread is still at a quick look: who has waited for that does not wait for more.
+            state.abandoned = state.glance == Glance::Asked;
             self.shared.changed.notify_all();
         }
         state.late = false;
@@ -195,23 +197,20 @@ impl Client {
         }
     }
 
-    /// A quick look: whether something has changed since the last snapshot. If that takes longer
-    /// than `wait`, or there is no snapshot, nothing is known to have.
+    /// A quick look: whether something has changed since the last snapshot, or it takes longer than
+    /// `wait`, which is news too. If there is no snapshot, nothing is known to have changed.
     pub fn differs(&self, wait: Duration) -> bool {
         let mut state = self.shared.lock();
         if state.is_asked() {
             // There will be word when it is done.
             return false;
         }
-        // Whoever did not wait for the last one hears of it now.
-        if state.glance == Glance::Nothing {
-            state.glance = Glance::Asked;
-        }
+        state.glance = Glance::Asked;
         self.shared.changed.notify_all();
         let open = |state: &mut State| state.glance == Glance::Asked && state.dead.is_none();
         let waited = self.shared.changed.wait_timeout_while(state, wait, open);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        let Glance::Done { differs } = state.glance else { return false };
+        let Glance::Done { differs } = state.glance else { return state.dead.is_none() };
         state.glance = Glance::Nothing;
         state.again |= differs;
         differs

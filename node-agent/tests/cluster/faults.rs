@@ -100,7 +100,9 @@ async fn faults_are_in_the_object_within_two_seconds() -> Result<()> {
     let (_, took) = node.until(&cluster, "told", PROMPT, |o| told(o, 4)).await?;
     eprintln!("after {took:.1?}");
 
-    eprintln!("each call takes 600 ms, and that holds up nothing else: the kubelet's news, and events");
+    eprintln!(
+        "each call takes 600 ms, and that holds up nothing else: the kubelet's news, and events"
+    );
     let slow = |xids: &[Xid]| Faults {
         delays: [("*".to_owned(), 600)].into(),
         xids: xids.to_vec(),
@@ -110,8 +112,7 @@ async fn faults_are_in_the_object_within_two_seconds() -> Result<()> {
     let known = |o: &Value| {
         reason(o, "NvmlAvailable") == "Slow" && (0..8).all(|i| i == 4 || health(o, i) == "Healthy")
     };
-    // Looks are five seconds apart if nothing happens.
-    let (_, took) = node.until(&cluster, "slow", SOON, known).await?;
+    let (_, took) = node.until(&cluster, "slow", PROMPT, known).await?;
     eprintln!("known after {took:.1?}");
     let id = node.uuids()[0].clone();
     node.kubelet.unhealthy(GPU, &id)?;
