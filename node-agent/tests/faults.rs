@@ -124,6 +124,21 @@ fn a_gpu_that_is_lost_wakes() {
     assert_eq!(back.gpus[3].health, GpuHealth::Healthy, "it is back");
 }
 
+/// The library says that some GPU is lost where it would tell an event.
+#[test]
+fn the_loss_of_one_gpu_does_not_hide_what_happens_to_others() {
+    let mut bench = Bench::new("b200");
+    bench.read();
+    let lost = Faults { lost: vec![3], ..Faults::default() };
+    bench.stage.set(&lost).unwrap();
+    bench.woken_until("the loss", |r| r.gpus[3].health == GpuHealth::Lost);
+    let xids = vec![Xid { gpu: 1, xid: 79, instance: None }];
+    bench.stage.set(&Faults { xids, ..lost }).unwrap();
+    let began = Instant::now();
+    bench.woken_until("XID 79", |r| r.gpus[1].health == GpuHealth::Unhealthy);
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+}
+
 #[test]
 fn links_that_go_down_are_a_class_of_their_own() {
     let faults = Faults { links_down: [(1, vec![17])].into(), ..Faults::default() };
