@@ -75,7 +75,7 @@ async fn an_idle_agent_costs_next_to_nothing() -> Result<()> {
     ensure!(share <= MAX_CPU, "{share} of a core");
     // Two calls a reading, a reading every 15 seconds.
     let asked = node.kubelet.calls() - asked;
-    let most = 2 * (1 + WATCHED.as_secs() as usize / 15);
+    let most = 2 * (1 + WATCHED.as_secs() / 15);
     ensure!(asked <= most, "the kubelet was asked {asked} times in {WATCHED:?}");
     let after = cluster.writes("nodetopologies")?.len();
     ensure!(after == written, "{} writes although nothing happened", after - written);
