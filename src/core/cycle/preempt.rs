@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::evict::unanswered_to;
 use super::ledger::Ledger;
 use super::outside::{Outside, Question};
 use super::trial::Trial;
@@ -84,6 +85,11 @@ impl Victims {
         Leaving { taken: &self.taken, gone: &self.gone }
     }
 
+    /// Whether a pod has to go for `preemptor`.
+    pub(super) fn is_taken_by(&self, victim: PodId, preemptor: &Arc<str>) -> bool {
+        self.taken.get(&victim).is_some_and(|by| by.contains(preemptor))
+    }
+
     /// A pod has to go for `preemptor`, whoever else waits for that.
     pub(super) fn take(&mut self, victim: PodId, preemptor: &Arc<str>) {
         let by = self.taken.entry(victim).or_default();
@@ -152,6 +158,8 @@ struct Search<'a> {
     cluster: &'a mut Cluster,
     ledger: &'a mut Ledger,
     victims: &'a Victims,
+    /// Calls of a plan that the pod gave up, which are still on their way.
+    unanswered: usize,
     seed: u32,
     /// Whether a budget stood in the way.
     blocked: bool,
@@ -179,6 +187,8 @@ impl Core {
             return PostFiltered::Nothing;
         };
         let seed = self.tie_seed(shape_id).0;
+        let own = self.cluster.pod(pod).map(|p| &*p.key.uid).unwrap_or_default();
+        let unanswered = unanswered_to(&self.orphans, own);
         let shape = Arc::clone(self.cluster.shape(shape_id));
         let said = outside.statuses.iter();
         let node = |name: &Arc<str>| self.cluster.node_by_name(name);
@@ -194,6 +204,7 @@ impl Core {
             cluster: &mut self.cluster,
             ledger,
             victims: &self.victims,
+            unanswered,
             seed,
             blocked: false,
             rejectors: 0,
@@ -471,6 +482,10 @@ impl Room for Search<'_> {
         let own = &*self.pod().key.uid;
         let leaves = |id: PodId, pod: &Pod| self.victims.leaves(id, pod, own);
         if let Err(why) = me.eligible(self.cluster, status, leaves) {
+            return unschedulable(format!("preemption: {why}"), None);
+        }
+        if self.unanswered > 0 {
+            let why = format!("waiting for {} answers about the last plan", self.unanswered);
             return unschedulable(format!("preemption: {why}"), None);
         }
         let nodes = self.cluster.node_count();
