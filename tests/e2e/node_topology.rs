@@ -1,6 +1,7 @@
 //! What agents report, as the program takes it in: what it costs, and what a wrong object does.
 //!
-//! `MUSTER_LONG=1` runs the long form: 5,000 nodes instead of 200, watched for a minute.
+//! `MUSTER_LONG=1` runs the long form: 5,000 nodes instead of 200, watched for a minute, and the updates have to come
+//! as fast as they should. It means what it says with optimisation and on an idle machine only.
 
 use std::time::{Duration, Instant};
 
@@ -178,18 +179,24 @@ async fn a_hundred_reports_a_second_cost_next_to_nothing() -> Result<()> {
     wait_for(&muster, "told of the wrong report", &["malformed", &last, "hardware.links"])?;
     let (cpu, ended) = spent(&muster)?;
     let took = (ended - began).as_secs_f64();
-    // By the update: an API server that is too slow for so many a second does not make them cheap.
+    let came = count as f64 / took;
+    let share = (cpu - before) / took;
+    // An API server that is too slow for so many a second does not make them cheap: by the update, then, less what it
+    // costs to do nothing.
     let each = (cpu - before - idle * took) / count as f64;
+    let prompt = came >= 0.95 * f64::from(RATE);
     cluster.say(&format!(
-        "{:.0} us an update, {:.2} % of a core for {RATE} a second; {:.0} a second came; idle {:.2} %; \
-         {} MiB at most",
+        "{came:.0} updates a second came: {:.2} % of a core in all, {:.0} us an update; idle {:.2} %; {} MiB at most",
+        share * 100.0,
         each * 1e6,
-        each * f64::from(RATE) * 100.0,
-        count as f64 / took,
         idle * 100.0,
         muster.peak_rss_bytes()? >> 20
     ));
-    let share = each * f64::from(RATE);
+    ensure!(
+        prompt || form(1, 0) == 1,
+        "only {came:.0} updates a second came: is the machine busy?"
+    );
+    let share = if prompt { share } else { each * f64::from(RATE) };
     ensure!(share <= MAX_CPU, "{:.2} % of a core", share * 100.0);
     ensure!(muster.is_running(), "it has ended");
     Ok(())
