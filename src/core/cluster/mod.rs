@@ -246,7 +246,7 @@ impl Cluster {
         if before.is_none() {
             self.live.insert(node);
             self.live_count += 1;
-            self.insides.place(node, Some(name));
+            self.insides.place(node, Some(name), self.bugs);
         }
         self.weigh_node(node, true);
         let actions = self.actions_since(node, before.as_ref());
@@ -268,7 +268,7 @@ impl Cluster {
         self.weigh_node(node, false);
         self.live.remove(node);
         self.live_count -= 1;
-        self.insides.place(node, None);
+        self.insides.place(node, None, self.bugs);
         self.labelled += 1;
         let empty = info.pods.is_empty();
         let slot = self.infos.get_mut(node.index());

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::chunked::Chunked;
 use super::inside::{self, Machines};
 use super::{Cluster, NodeId};
+use crate::bugs::{Bugs, bug};
 use crate::hash::TextMap;
 use crate::io::{Kind, Object, Tick};
 use crate::model::NodeTopology;
@@ -198,7 +199,7 @@ impl NodeTopologies {
     }
 
     /// Puts what is in force of a node into the column, or nothing if the node is gone.
-    pub(super) fn place(&mut self, node: NodeId, name: Option<&str>) {
+    pub(super) fn place(&mut self, node: NodeId, name: Option<&str>, bugs: Bugs) {
         let report = name.and_then(|name| self.by_name.get(name)?.in_force()).cloned();
         if report.is_none() && node.index() >= self.column.len() {
             return;
@@ -206,17 +207,23 @@ impl NodeTopologies {
         self.column.grow(node.index() + 1);
         let before = self.column.get_mut(node.index()).take();
         let machines = Arc::make_mut(&mut self.machines);
-        let known = report.map(|report| Arc::new(Known::of(report, before, machines)));
+        let known = report.map(|report| Arc::new(Known::of(report, before, machines, bugs)));
         *self.column.get_mut(node.index()) = known;
     }
 }
 
 impl Known {
-    fn of(report: Report, before: Option<Arc<Self>>, machines: &mut Machines) -> Self {
+    fn of(
+        report: Report,
+        before: Option<Arc<Self>>,
+        machines: &mut Machines,
+        bugs: Bugs,
+    ) -> Self {
         let Report { topology, came, .. } = report;
         let same = before.and_then(|before| {
             let machine = before.machine.as_ref()?;
-            inside::is_same(machine, &before.topology, &topology).then(|| Arc::clone(machine))
+            let same = inside::is_same(machine, &before.topology, &topology);
+            (same || bug!(bugs, MachineStale)).then(|| Arc::clone(machine))
         });
         let machine =
             same.or_else(|| inside::machine(&topology).map(|machine| machines.shared(machine)));
@@ -253,7 +260,7 @@ impl Cluster {
 
     fn place_node_topology(&mut self, name: &str, news: News) {
         if let Some(node) = self.index.node(name).filter(|_| news != News::None) {
-            self.insides.place(node, Some(name));
+            self.insides.place(node, Some(name), self.bugs);
             self.journal.push(node);
         }
     }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use muster_api::k8s;
 
 use super::Core;
+use crate::bugs::bug;
 use crate::cluster::NodeId;
 use crate::framework::NodeCare;
 use crate::hash::{IdMap, TextMap};
@@ -127,6 +128,9 @@ impl Core {
     /// A pod has failed: perhaps because its kubelet refused it.
     pub(super) fn pod_failed(&mut self, now: Tick, wire: &k8s::Pod) {
         let Some(reason) = refusal(wire) else { return };
+        if bug!(self.bugs, RefusalsIgnored) {
+            return;
+        }
         let Some((care, profile)) = self.care_for(&wire.spec.scheduler_name) else { return };
         let (Some(node), Some(asks)) =
             (self.cluster.node_by_name(&wire.spec.node_name), aligned(wire))

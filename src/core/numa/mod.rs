@@ -23,6 +23,7 @@ mod memory_manager;
 mod orders;
 mod pod;
 mod refusal;
+mod remedy;
 mod take;
 #[cfg(test)]
 mod tests;
@@ -40,4 +41,5 @@ pub use memo::Memo;
 pub use orders::{after, all_admitted};
 pub use pod::{Container, Pod, WholePod};
 pub use refusal::{Cause, Reason};
+pub use remedy::{Remedy, remedy};
 pub use take::reserve;

@@ -25,6 +25,7 @@ pub(super) use usage::reported;
 pub(super) use vigil::Vigil;
 
 use super::NodeView;
+use crate::bugs::bug;
 use crate::cluster::node_topologies::Known;
 use crate::io::Tick;
 use crate::model::node_topology::Source;
@@ -64,6 +65,9 @@ impl<'a> NodeView<'a> {
         let (topology, machine) = (&*known.topology, known.machine.as_ref()?);
         let (seen, mut expected) = self.reconcile(known);
         expected.retain(|(_, pod)| pod.holds(machine));
+        if bug!(self.cluster().bugs, UnseenIgnored) {
+            expected.clear();
+        }
         let usage = usage::without(known, machine, &seen);
         Some(Inside { topology, machine, usage, expected })
     }
@@ -102,6 +106,8 @@ impl<'a> NodeView<'a> {
                 seen[at] = true;
             } else if counts && pod.bound.is_some_and(settled) {
                 // It is in the sums.
+            } else if bug!(cluster.bugs, StrangersIgnored) && cluster.shape(pod.shape).profile.is_none() {
+                // A mistake: they are known by nothing else.
             } else if let Some(asks) = &cluster.shape(pod.shape).aligned {
                 expected.push((id, asks));
             }
@@ -109,8 +115,9 @@ impl<'a> NodeView<'a> {
         // Whatever was tried on the node meanwhile.
         expected.sort_unstable_by_key(|(id, _)| *id);
         // Of a pod without a UID nobody can say that it is gone.
+        let never = bug!(cluster.bugs, GoneHolds);
         for (seen, pod) in seen.iter_mut().zip(&topology.pods) {
-            *seen |= pod.uid.is_empty();
+            *seen |= pod.uid.is_empty() || never;
         }
         (seen, expected)
     }

@@ -15,6 +15,7 @@ mod words;
 use std::sync::Arc;
 
 use super::names;
+use crate::bugs::bug;
 use crate::cluster::{Cluster, Inside, NodeView};
 use crate::framework::{
     Actions, Args, Filter, NodeCare, Plugin, PreFilter, PreFilterResult, Registration,
@@ -105,23 +106,30 @@ impl Filter for NodeNumaFit {
         if node.is_overdue(self.settings.care.wait_seconds) {
             return self.unknown(false, words::BEHIND);
         }
-        judge(node.predictions(), &inside, pod)
+        judge(node, &inside, pod)
     }
 }
 
 /// What stands against a pod on a node.
-fn judge(memo: &numa::Memo, inside: &Inside<'_>, pod: &Arc<numa::Pod>) -> Result<(), Status> {
+fn judge(node: NodeView<'_>, inside: &Inside<'_>, pod: &Arc<numa::Pod>) -> Result<(), Status> {
+    let (memo, bugs) = (node.predictions(), node.cluster().bugs);
     let (machine, mut pods) = (inside.machine, inside.coming());
     let waits = || Err(Status::unresolvable(words::waiting(pods.len())));
     // Who is on the way may be refused: nobody knows what they leave.
     let Some(usage) = numa::after(memo, machine, &inside.usage, &pods) else { return waits() };
     let prediction = memo.predict(machine, &usage, pod);
     let alone = pods.is_empty();
+    if bug!(bugs, ChanceIgnored) && !prediction.admitted.is_empty() {
+        return Ok(());
+    }
+    if bug!(bugs, OrderIgnored) && prediction.certain() {
+        return Ok(());
+    }
     if alone && prediction.certain() {
         return Ok(());
     }
     if alone || prediction.admitted.is_empty() {
-        let words = words::refusal(&prediction);
+        let words = words::refusal(memo, machine, pod, &prediction);
         // Evictions are of no use if an empty machine would refuse it, too.
         let empty = memo.predict(machine, &machine.unused(), pod);
         return Err(if empty.certain() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::numa::Prediction;
+use crate::numa::{Machine, Memo, Pod, Prediction, remedy};
 
 /// Nothing is known of a node.
 pub(super) const UNREPORTED: &str =
@@ -17,18 +17,24 @@ pub(super) fn waiting(pods: usize) -> String {
 }
 
 /// What the kubelet would say, and why, in the words of people.
-pub(super) fn refusal(prediction: &Prediction) -> Arc<str> {
+pub(super) fn refusal(
+    memo: &Memo,
+    machine: &Arc<Machine>,
+    pod: &Arc<Pod>,
+    prediction: &Prediction,
+) -> Arc<str> {
     let Some(refusal) = prediction.refused.first() else {
         return "node(s) whose kubelet may decide in more ways than can be followed".into();
     };
     let reason = refusal.cause.reason().as_str();
     let may = if prediction.admitted.is_empty() { "would" } else { "might" };
-    match &refusal.clash {
-        Some(clash) => format!("node(s) whose kubelet {may} refuse the pod ({reason}): {clash}"),
-        None => {
-            let cause = &refusal.cause;
-            format!("node(s) whose kubelet {may} refuse the pod ({reason}): {cause}")
-        }
+    let mut text = format!("node(s) whose kubelet {may} refuse the pod ({reason}): ");
+    text += &match &refusal.clash {
+        Some(clash) => clash.to_string(),
+        None => refusal.cause.to_string(),
+    };
+    if let Some(remedy) = remedy(memo, machine, pod, refusal) {
+        text += &format!(": {remedy}");
     }
-    .into()
+    text.into()
 }

@@ -3,6 +3,7 @@
 mod foreign;
 mod ledger;
 mod quarantine;
+mod stream;
 mod waits;
 
 use muster_api::k8s;
@@ -10,12 +11,21 @@ use serde_json::{Value, json};
 
 use super::harness::{Harness, check};
 use crate::framework::{PluginArgs, Profile, Registry};
+use crate::Config;
 use crate::io::Object;
 use crate::testing::{PodExt as _, SCHEDULER, node, pod, wire};
 
 pub(super) const GPU: &str = "nvidia.com/gpu";
 
 pub(super) fn harness(args: &Value, nodes: &[&str]) -> Harness {
+    harness_with(args, nodes, |_| {})
+}
+
+pub(super) fn harness_with(
+    args: &Value,
+    nodes: &[&str],
+    change: impl FnOnce(&mut Config),
+) -> Harness {
     let custom = [("NodeNumaFit".to_owned(), args.clone())].into();
     let args = PluginArgs { custom, ..PluginArgs::default() };
     let plugins = [
@@ -25,7 +35,10 @@ pub(super) fn harness(args: &Value, nodes: &[&str]) -> Harness {
         ("DefaultBinder", 0),
     ];
     let profile = Profile::build(SCHEDULER, plugins, &args, &Registry::in_tree());
-    let mut h = Harness::with(profile.expect("a profile"));
+    let profiles = vec![profile.expect("a profile")];
+    let mut config = Config { profiles, ..Config::default() };
+    change(&mut config);
+    let mut h = Harness::of(config);
     for name in nodes {
         h.node(node(name));
     }
@@ -39,11 +52,22 @@ pub(super) fn report(
     policy: &str,
     held: &[(&str, &str, &[u32])],
 ) -> Object {
+    report_with(name, version, policy, held, &[])
+}
+
+/// As [`report`]; some GPUs are broken.
+pub(super) fn report_with(
+    name: &str,
+    version: u32,
+    policy: &str,
+    held: &[(&str, &str, &[u32])],
+    broken: &[u32],
+) -> Object {
     let owner = |gpu: u32| held.iter().find(|(_, _, gpus)| gpus.contains(&gpu));
     let devices: Vec<Value> = (0..8)
         .map(|gpu| {
             let mut device = json!({"resource": GPU, "id": format!("GPU-{gpu}"), "numa": [gpu / 4],
-                "state": "Free"});
+                "state": if broken.contains(&gpu) { "Unhealthy" } else { "Free" }});
             if let Some((uid, _, _)) = owner(gpu) {
                 device["state"] = "Allocated".into();
                 device["pod"] = json!({"namespace": "default", "name": uid, "uid": uid});
