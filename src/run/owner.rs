@@ -127,7 +127,6 @@ impl Owner {
     /// Runs until nobody can send any more.
     pub(super) fn run(mut self) {
         self.look_at_verbosity();
-        self.look_for_refusals();
         let mut last = Instant::now();
         let mut more = false;
         loop {
@@ -241,6 +240,7 @@ impl Owner {
                 self.listed.all.store(true, Ordering::Release);
                 self.listed_at = Some(Instant::now());
                 info!("caches are filled");
+                self.look_for_refusals();
             }
         }
         self.core.apply(self.clock.now(), input);
@@ -312,9 +312,9 @@ impl Owner {
         }
     }
 
-    /// Pods that have failed are watched from when somebody counts refusals.
+    /// Pods that have failed are watched from when somebody counts refusals, and nodes are known.
     fn look_for_refusals(&self) {
-        if self.core.core().counts_refusals() {
+        if self.listed_at.is_some() && self.core.core().counts_refusals() {
             self.refusals.notify_one();
         }
     }

@@ -23,7 +23,7 @@ const MACHINES: [(&str, Settings); 5] = [
 ];
 const PODS: usize = 120;
 /// How long the streams may take.
-const LIMIT: Duration = Duration::from_secs(240);
+const LIMIT: Duration = Duration::from_secs(480);
 /// How many pods may be on their way at a time.
 const CROWD: usize = 24;
 const CONFIG: &str = "

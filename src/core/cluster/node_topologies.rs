@@ -120,12 +120,7 @@ impl NodeTopologies {
     ///
     /// # Errors
     /// Why it was not taken; what was before stays.
-    pub(super) fn upsert(
-        &mut self,
-        now: Tick,
-        object: &Object,
-        seen: u64,
-    ) -> Result<News, String> {
+    pub(super) fn upsert(&mut self, now: Tick, object: &Object, seen: u64) -> Result<News, String> {
         let (kind, meta) = (object.kind(), object.metadata());
         let name = meta.name.as_str();
         if self.by_name.len() >= MAX_NODE_TOPOLOGIES && !self.by_name.contains_key(name) {
@@ -213,12 +208,7 @@ impl NodeTopologies {
 }
 
 impl Known {
-    fn of(
-        report: Report,
-        before: Option<Arc<Self>>,
-        machines: &mut Machines,
-        bugs: Bugs,
-    ) -> Self {
+    fn of(report: Report, before: Option<Arc<Self>>, machines: &mut Machines, bugs: Bugs) -> Self {
         let Report { topology, came, .. } = report;
         let same = before.and_then(|before| {
             let machine = before.machine.as_ref()?;

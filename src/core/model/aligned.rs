@@ -12,8 +12,9 @@ pub(crate) fn aligned(wire: &k8s::Pod) -> Option<Arc<Pod>> {
     // The API server sets it when the pod is made.
     let guaranteed = wire.status.qos_class == "Guaranteed";
     let mut all = wire.spec.init_containers.iter().chain(&wire.spec.containers);
-    let names = |c: &k8s::Container| c.resources.requests.keys().any(|n| is_extended_resource(n));
-    (guaranteed || all.any(names)).then(|| Arc::new(read(wire, guaranteed)))
+    let some = |(name, n): (&String, &Quantity)| n.value() > 0 && is_extended_resource(name);
+    let asks = |c: &k8s::Container| c.resources.requests.iter().any(some);
+    (guaranteed || all.any(asks)).then(|| Arc::new(read(wire, guaranteed)))
 }
 
 fn read(wire: &k8s::Pod, guaranteed: bool) -> Pod {

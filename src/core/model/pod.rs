@@ -9,7 +9,8 @@ use super::requests::is_extended_resource;
 use super::selector::is_empty_term;
 use super::volumes::compile_volumes;
 use super::{
-    aligned, Features, HostPort, NodeTerm, NodeTerms, PodRequests, PodVolumes, Related, ResourceTable,
+    Features, HostPort, NodeTerm, NodeTerms, PodRequests, PodVolumes, Related, ResourceTable,
+    aligned,
 };
 use crate::cluster::{AwayId, GroupId, NodeId, Owner};
 use crate::framework::ProfileId;

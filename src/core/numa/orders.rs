@@ -8,9 +8,14 @@ use super::{Machine, Memo, Pod, Usage};
 /// Most predictions for one question; beyond that the answer is no.
 const MAX_PREDICTIONS: usize = 256;
 
-/// Whether a kubelet admits all of some pods, in whatever order they come and whatever
-/// device each of them gets.
-pub fn all_admitted(memo: &Memo, machine: &Arc<Machine>, usage: &Usage, pods: &[&Arc<Pod>]) -> bool {
+/// Every state of a machine after some pods have come, in whatever order they come and whatever
+/// device each of them gets; `None` unless a kubelet admits all of them in all of it.
+pub fn reached(
+    memo: &Memo,
+    machine: &Arc<Machine>,
+    usage: &Usage,
+    pods: &[&Arc<Pod>],
+) -> Option<Vec<Usage>> {
     // Of pods that are alike it does not matter which comes first.
     let mut kinds: Vec<(&Arc<Pod>, u8)> = Vec::new();
     for &pod in pods {
@@ -26,21 +31,19 @@ pub fn all_admitted(memo: &Memo, machine: &Arc<Machine>, usage: &Usage, pods: &[
     states.insert(kinds.iter().map(|(_, count)| *count).collect(), vec![usage.clone()]);
     // Whoever has more to come is greater: nothing is reached from a smaller one.
     while let Some((rest, usages)) = states.pop_last() {
-        let to_come = rest.iter().map(|count| usize::from(*count)).sum::<usize>();
+        if rest.iter().all(|count| *count == 0) {
+            return Some(usages);
+        }
         for (at, (pod, _)) in kinds.iter().enumerate().filter(|(at, _)| rest[*at] > 0) {
+            let mut next = rest.clone();
+            next[at] -= 1;
             for usage in &usages {
-                let Some(fewer) = left.checked_sub(1) else { return false };
-                left = fewer;
+                left = left.checked_sub(1)?;
                 let prediction = memo.predict(machine, usage, pod);
                 if !prediction.certain() {
-                    return false;
+                    return None;
                 }
-                if to_come == 1 {
-                    continue;
-                }
-                let mut next = rest.clone();
-                next[at] -= 1;
-                let reached = states.entry(next).or_default();
+                let reached = states.entry(next.clone()).or_default();
                 for course in &prediction.admitted {
                     let after = course.usage(machine, usage);
                     if !reached.contains(&after) {
@@ -50,7 +53,7 @@ pub fn all_admitted(memo: &Memo, machine: &Arc<Machine>, usage: &Usage, pods: &[
             }
         }
     }
-    true
+    None
 }
 
 /// The state after some pods have come in this order, if each is admitted. Where chance

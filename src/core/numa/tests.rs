@@ -250,9 +250,14 @@ fn a_remedy_is_what_an_empty_machine_admits() {
                 Some(CpuOptions { full_cores_only: true, ..CpuOptions::default() });
         }),
         // The kubelet keeps 31 of 32 CPUs for the system: no more can be had.
-        ("ask for a number of CPUs that is not whole", Policy::Restricted, pod(1, 8), |machine, _| {
-            machine.reserved = (0..31).collect();
-        }),
+        (
+            "ask for a number of CPUs that is not whole",
+            Policy::Restricted,
+            pod(1, 8),
+            |machine, _| {
+                machine.reserved = (0..31).collect();
+            },
+        ),
         ("ask for at least 65537 MiB of memory", Policy::Restricted, pod(20, 8), |machine, _| {
             machine.settings.memory = true;
         }),

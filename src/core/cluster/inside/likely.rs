@@ -1,19 +1,32 @@
 //! Where a kubelet would most likely put a pod.
 
+use std::sync::Arc;
+
+use super::Inside;
 use crate::cluster::NodeView;
 use crate::model::PodShape;
-use crate::numa::{Course, after};
+use crate::numa::{Course, Memo, Pod, Prediction, after};
+
+impl Inside<'_> {
+    /// What the kubelet would do with a pod after all those who are on their way to it, in the
+    /// order in which they were made; `None` if one of these may be refused.
+    #[must_use]
+    pub fn likely(&self, memo: &Memo, pod: &Arc<Pod>) -> Option<Arc<Prediction>> {
+        if self.expected.is_empty() {
+            return Some(memo.predict(self.machine, &self.usage, pod));
+        }
+        let usage = after(memo, self.machine, &self.usage, &self.coming())?;
+        Some(memo.predict(self.machine, &usage, pod))
+    }
+}
 
 impl NodeView<'_> {
     /// The ways in which the kubelet would admit a pod of a shape after all those who are on
-    /// their way to it, in the order in which they were made. Empty if it would refuse the pod,
-    /// or if too little is known.
+    /// their way to it. Empty if it would refuse the pod, or if too little is known.
     #[must_use]
     pub fn likely(self, shape: &PodShape) -> Vec<Course> {
         let (Some(pod), Some(inside)) = (&shape.aligned, self.inside()) else { return Vec::new() };
-        let memo = self.predictions();
-        let usage = after(memo, inside.machine, &inside.usage, &inside.coming());
-        let Some(usage) = usage else { return Vec::new() };
-        memo.predict(inside.machine, &usage, pod).admitted.clone()
+        let prediction = inside.likely(self.predictions(), pod);
+        prediction.map(|prediction| prediction.admitted.clone()).unwrap_or_default()
     }
 }

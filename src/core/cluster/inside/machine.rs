@@ -8,8 +8,8 @@ use crate::model::node_topology::{
     TopologyScope,
 };
 use crate::numa::{
-    Cpu, CpuLayout, CpuOptions, CpuSet, Device, DeviceResource, MAX_NODES, Machine, Mask,
-    NumaNode, Policy, Scope, Settings,
+    Cpu, CpuLayout, CpuOptions, CpuSet, Device, DeviceResource, MAX_NODES, Machine, Mask, NumaNode,
+    Policy, Scope, Settings,
 };
 
 /// Machines that are alike are one: predictions for one are predictions for all.
@@ -87,7 +87,8 @@ fn leave_out_empty(topology: &NodeTopology, nodes: &mut Vec<NumaNode>) {
     let near = topology.devices.iter().fold(0, |near, device| near | device.numa);
     let numa = &topology.hardware.numa;
     nodes.retain(|node| {
-        let cpus = numa.get(usize::from(node.id)).is_some_and(|own| own.cpus.iter().next().is_some());
+        let cpus =
+            numa.get(usize::from(node.id)).is_some_and(|own| own.cpus.iter().next().is_some());
         cpus || near & 1 << node.id != 0 || node.memory.iter().any(|(_, bytes)| *bytes > 0)
     });
 }
@@ -111,7 +112,8 @@ pub(in crate::cluster) fn is_same(
     before: &NodeTopology,
     after: &NodeTopology,
 ) -> bool {
-    let kubelet = |t: &NodeTopology| t.kubelet.as_ref().filter(|_| t.allocations_known).map(Arc::as_ptr);
+    let kubelet =
+        |t: &NodeTopology| t.kubelet.as_ref().filter(|_| t.allocations_known).map(Arc::as_ptr);
     let memory = |t: &NodeTopology| -> Vec<_> {
         let rooms = t.free.iter().flat_map(|free| {
             let pages = free.hugepages.iter().map(|(size, room)| (*size, room.allocatable));
@@ -126,9 +128,7 @@ pub(in crate::cluster) fn is_same(
         && reserved(after, &machine.cpus) == machine.reserved
 }
 
-fn devices_of(
-    topology: &NodeTopology,
-) -> impl Iterator<Item = (&Arc<str>, (Option<Mask>, bool))> {
+fn devices_of(topology: &NodeTopology) -> impl Iterator<Item = (&Arc<str>, (Option<Mask>, bool))> {
     let devices = topology.devices.iter().filter(|device| device.via == DeviceVia::DevicePlugin);
     devices.map(|device| (&device.resource, kind_of(device)))
 }

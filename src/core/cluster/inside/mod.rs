@@ -106,7 +106,9 @@ impl<'a> NodeView<'a> {
                 seen[at] = true;
             } else if counts && pod.bound.is_some_and(settled) {
                 // It is in the sums.
-            } else if bug!(cluster.bugs, StrangersIgnored) && cluster.shape(pod.shape).profile.is_none() {
+            } else if bug!(cluster.bugs, StrangersIgnored)
+                && cluster.shape(pod.shape).profile.is_none()
+            {
                 // A mistake: they are known by nothing else.
             } else if let Some(asks) = &cluster.shape(pod.shape).aligned {
                 expected.push((id, asks));

@@ -73,12 +73,9 @@ fn a_device_has_one_holder() {
     cluster.place(a, n, true);
     assert_eq!(shown(&cluster, n), "#..! 1");
     // What somebody has, and what cannot be given, is not predicted for another.
-    for (ids, expect) in [
-        (["gpu-0"], "#..! 1"),
-        (["gpu-3"], "#..! 1"),
-        (["none"], "#..! 1"),
-        (["gpu-2"], "#.a! 0"),
-    ] {
+    for (ids, expect) in
+        [(["gpu-0"], "#..! 1"), (["gpu-3"], "#..! 1"), (["none"], "#..! 1"), (["gpu-2"], "#.a! 0")]
+    {
         cluster.predict(a, predicted(&ids));
         assert_eq!(shown(&cluster, n), expect, "{ids:?}");
     }
@@ -137,7 +134,8 @@ fn nodes_that_are_alike_have_one_machine() {
                 {"resource": GPU, "id": "z", "numa": [0], "state": "Free"}]}})))
     };
     first.set_node_topology(Tick::default(), &report("w"), 0).expect("a good report");
-    let machine = |cluster: &Cluster, node| Arc::clone(cluster.view(node).machine().expect("known"));
+    let machine =
+        |cluster: &Cluster, node| Arc::clone(cluster.view(node).machine().expect("known"));
     assert!(Arc::ptr_eq(&machine(&first, n), &machine(&first, other)), "ids do not tell apart");
     first.set_node_topology(Tick::default(), &report("v"), 0).expect("a good report");
     assert!(Arc::ptr_eq(&machine(&first, n), &machine(&first, other)), "nor do reports");

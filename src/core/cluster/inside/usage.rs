@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use crate::cluster::node_topologies::Known;
 use crate::model::NodeTopology;
-use crate::model::node_topology::{
-    DeviceState, DeviceVia, HeldMemory, NumaFree, NumaMask, Source,
-};
+use crate::model::node_topology::{DeviceState, DeviceVia, HeldMemory, NumaFree, NumaMask, Source};
 use crate::numa::{CpuSet, Machine, Mask, NodeMemory, Usage};
 
 use super::machine::{hugepages, kind_of};
@@ -77,7 +75,8 @@ fn take_devices(
         let (true, Ok(at)) = (held, resource) else { continue };
         let kind = kind_of(device);
         let mut alike = machine.devices[at].devices.iter().zip(&mut usage.taken[at]);
-        if let Some((_, taken)) = alike.find(|(own, taken)| (own.numa, own.healthy) == kind && !**taken)
+        if let Some((_, taken)) =
+            alike.find(|(own, taken)| (own.numa, own.healthy) == kind && !**taken)
         {
             *taken = true;
         }

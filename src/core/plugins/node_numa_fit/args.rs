@@ -78,7 +78,11 @@ impl Settings {
         }
         let least = [("windowSeconds", window_seconds), ("seconds", seconds)];
         if let Some((field, value)) = least.into_iter().find(|(_, value)| *value == 0) {
-            return Err(args.invalid(format!("args.quarantine.{field}"), value, "must be at least 1"));
+            return Err(args.invalid(
+                format!("args.quarantine.{field}"),
+                value,
+                "must be at least 1",
+            ));
         }
         if max_seconds < seconds {
             let rule = format!("must be at least quarantine.seconds, {seconds}");

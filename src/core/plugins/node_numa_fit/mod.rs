@@ -14,8 +14,10 @@ mod words;
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::names;
-use crate::bugs::bug;
+use crate::bugs::{Bugs, bug};
 use crate::cluster::{Cluster, Inside, NodeView};
 use crate::framework::{
     Actions, Args, Filter, NodeCare, Plugin, PreFilter, PreFilterResult, Registration,
@@ -97,7 +99,8 @@ impl Filter for NodeNumaFit {
             return Err(Status::unresolvable(Arc::clone(why)));
         }
         let Some(inside) = node.inside() else {
-            return self.unknown(node.is_awaited(self.settings.care.wait_seconds), words::UNREPORTED);
+            return self
+                .unknown(node.is_awaited(self.settings.care.wait_seconds), words::UNREPORTED);
         };
         if inside.machine.settings.pod_level && pod.whole.is_some() {
             // Decided by what a scheduler does not see: the limits of containers.
@@ -112,24 +115,19 @@ impl Filter for NodeNumaFit {
 
 /// What stands against a pod on a node.
 fn judge(node: NodeView<'_>, inside: &Inside<'_>, pod: &Arc<numa::Pod>) -> Result<(), Status> {
-    let (memo, bugs) = (node.predictions(), node.cluster().bugs);
+    let memo = node.predictions();
     let (machine, mut pods) = (inside.machine, inside.coming());
-    let waits = || Err(Status::unresolvable(words::waiting(pods.len())));
+    let waits = || Err(Status::unresolvable(words::waiting(inside.expected.len())));
     // Who is on the way may be refused: nobody knows what they leave.
-    let Some(usage) = numa::after(memo, machine, &inside.usage, &pods) else { return waits() };
-    let prediction = memo.predict(machine, &usage, pod);
-    let alone = pods.is_empty();
-    if bug!(bugs, ChanceIgnored) && !prediction.admitted.is_empty() {
+    let Some(states) = numa::reached(memo, machine, &inside.usage, &pods) else { return waits() };
+    let predictions = states.iter().map(|usage| memo.predict(machine, usage, pod));
+    let predictions: SmallVec<[Arc<numa::Prediction>; 2]> = predictions.collect();
+    if admits(node.cluster().bugs, pods.is_empty(), &predictions) {
         return Ok(());
     }
-    if bug!(bugs, OrderIgnored) && prediction.certain() {
-        return Ok(());
-    }
-    if alone && prediction.certain() {
-        return Ok(());
-    }
-    if alone || prediction.admitted.is_empty() {
-        let words = words::refusal(memo, machine, pod, &prediction);
+    let refused = predictions.iter().all(|prediction| prediction.admitted.is_empty());
+    if let (Some(first), true) = (predictions.first(), refused || pods.is_empty()) {
+        let words = words::refusal(memo, machine, pod, first);
         // Evictions are of no use if an empty machine would refuse it, too.
         let empty = memo.predict(machine, &machine.unused(), pod);
         return Err(if empty.certain() {
@@ -138,11 +136,20 @@ fn judge(node: NodeView<'_>, inside: &Inside<'_>, pod: &Arc<numa::Pod>) -> Resul
             Status::unresolvable(words)
         });
     }
-    let expected = pods.len();
+    // It may come first, or between them.
     pods.push(pod);
-    if numa::all_admitted(memo, machine, &inside.usage, &pods) {
-        Ok(())
-    } else {
-        Err(Status::unresolvable(words::waiting(expected)))
+    match numa::reached(memo, machine, &inside.usage, &pods) {
+        Some(_) => Ok(()),
+        None => waits(),
     }
+}
+
+/// Whether nothing more has to be asked: nobody is on the way, and the pod is admitted whatever
+/// chance decides.
+fn admits(bugs: Bugs, alone: bool, predictions: &[Arc<numa::Prediction>]) -> bool {
+    if bug!(bugs, ChanceIgnored) {
+        return predictions.iter().any(|prediction| !prediction.admitted.is_empty());
+    }
+    let certain = predictions.iter().all(|prediction| prediction.certain());
+    certain && (alone || bug!(bugs, OrderIgnored))
 }

@@ -24,9 +24,9 @@ impl Score for NodeNumaFit {
     /// nothing is known.
     fn score(&self, _: &State, shape: &PodShape, node: NodeView<'_>) -> i64 {
         let (Some(pod), Some(inside)) = (&shape.aligned, node.inside()) else { return 0 };
-        let courses = node.likely(shape);
-        let worst = courses.iter().map(|course| rate(inside.topology, inside.machine, pod, course));
-        worst.min().unwrap_or(0)
+        let Some(prediction) = inside.likely(node.predictions(), pod) else { return 0 };
+        let rate = |course: &Course| rate(inside.topology, inside.machine, pod, course);
+        prediction.admitted.iter().map(rate).min().unwrap_or(0)
     }
 }
 

@@ -51,7 +51,10 @@ fn members_whose_order_of_arrival_matters_are_not_put_together() {
     check(gang(&mut h, &[("four", 4, 4), ("two", 4, 2)]), "");
     let mut h = strict(&[("uid-old", "16", &[6, 7])]);
     h.pod(asks("old", 1, 2).on("n"));
-    check(gang(&mut h, &[("one", 4, 2), ("two", 4, 2)]), "bind default/one -> n\nbind default/two -> n");
+    check(
+        gang(&mut h, &[("one", 4, 2), ("two", 4, 2)]),
+        "bind default/one -> n\nbind default/two -> n",
+    );
 }
 
 /// Four pods of priority 1 with two GPUs each, as the agent saw them: a and b on one NUMA node,
@@ -160,10 +163,10 @@ fn a_pod_that_asks_for_nothing_of_its_own_is_not_waited_for() {
 fn evictions_are_not_tried_where_only_the_agent_is_waited_for() {
     let mut h = strict(&[("uid-old", "16", &[4, 5])]);
     h.pod(asks("old", 1, 2).priority(1).on("n"));
-    h.pod(asks("two", 4, 2).priority(1));
-    check(h.run_binds(), "bind default/two -> n");
-    h.pod(asks("four", 4, 4).priority(10));
+    h.pod(asks("four", 4, 4).priority(1));
+    check(h.run_binds(), "bind default/four -> n");
+    h.pod(asks("two", 4, 2).priority(10));
     let effects = h.run();
     assert!(effects.iter().all(|e| !e.starts_with("ask")), "{effects:?}");
-    assert!(message(&h, "four").contains("has not seen 1 pod(s) yet"), "{effects:?}");
+    assert!(message(&h, "two").contains("has not seen 1 pod(s) yet"), "{effects:?}");
 }

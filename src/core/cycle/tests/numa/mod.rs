@@ -2,6 +2,7 @@
 
 mod foreign;
 mod ledger;
+mod model;
 mod quarantine;
 mod stream;
 mod waits;
@@ -10,8 +11,8 @@ use muster_api::k8s;
 use serde_json::{Value, json};
 
 use super::harness::{Harness, check};
-use crate::framework::{PluginArgs, Profile, Registry};
 use crate::Config;
+use crate::framework::{PluginArgs, Profile, Registry};
 use crate::io::Object;
 use crate::testing::{PodExt as _, SCHEDULER, node, pod, wire};
 
@@ -28,12 +29,8 @@ pub(super) fn harness_with(
 ) -> Harness {
     let custom = [("NodeNumaFit".to_owned(), args.clone())].into();
     let args = PluginArgs { custom, ..PluginArgs::default() };
-    let plugins = [
-        ("PrioritySort", 0),
-        ("NodeNumaFit", 1),
-        ("DefaultPreemption", 0),
-        ("DefaultBinder", 0),
-    ];
+    let plugins =
+        [("PrioritySort", 0), ("NodeNumaFit", 1), ("DefaultPreemption", 0), ("DefaultBinder", 0)];
     let profile = Profile::build(SCHEDULER, plugins, &args, &Registry::in_tree());
     let profiles = vec![profile.expect("a profile")];
     let mut config = Config { profiles, ..Config::default() };
@@ -160,18 +157,34 @@ fn a_node_waits_for_its_agent_if_the_order_of_arrival_matters() {
     let old = ("old", "16", &[4, 5][..]);
     h.edit("old", |p| p.metadata.uid = "old".to_owned());
     h.object(report("n", 1, "Restricted", &[old]));
+    h.pod(asks("four", 4, 4));
+    check(h.run_binds(), "bind default/four -> n");
+    // If `two` comes first it takes half of node 0, and four GPUs are on no node then.
+    h.pod(asks("two", 4, 2));
+    check(h.run_binds(), "");
+    let message = message(&h, "two");
+    assert!(message.contains("the agent has not seen 1 pod(s) yet"), "{message}");
+    let uid = h.last("four").metadata.uid;
+    h.object(report("n", 2, "Restricted", &[old, (&uid, "0-3", &[0, 1, 2, 3])]));
+    h.sleep(20);
+    check(h.run_binds(), "bind default/two -> n");
+}
+
+#[test]
+fn who_would_be_refused_after_those_that_are_on_the_way_is_told_so() {
+    let mut h = harness(&json!({}), &["n"]);
+    h.pod(asks("old", 1, 2).on("n"));
+    h.object(report("n", 1, "Restricted", &[("uid-old", "16", &[4, 5])]));
     h.pod(asks("two", 4, 2));
     check(h.run_binds(), "bind default/two -> n");
-    // If `two` comes first it takes half of node 0, and four GPUs are on no node then.
+    // `two` takes half of node 0 for certain: nothing that the agent may say will help.
     h.pod(asks("four", 4, 4));
     check(h.run_binds(), "");
-    let message = message(&h, "four");
-    assert!(message.contains("the agent has not seen 1 pod(s) yet"), "{message}");
-    // It took the two that were left of node 1.
-    let uid = h.last("two").metadata.uid;
-    h.object(report("n", 2, "Restricted", &[old, (&uid, "17-20", &[6, 7])]));
-    h.sleep(20);
-    check(h.run_binds(), "bind default/four -> n");
+    assert!(
+        message(&h, "four").contains("but no NUMA node has them free"),
+        "{}",
+        message(&h, "four")
+    );
 }
 
 #[test]

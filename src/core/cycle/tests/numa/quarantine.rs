@@ -58,7 +58,11 @@ fn a_node_that_refuses_pods_is_avoided_for_such_pods_and_no_others() {
     assert!(told.contains(&Observation::NodeAvoided { reason: REASON }), "{told:?}");
     h.pod(asks("c", 8, 4));
     check(h.run_binds(), "");
-    assert!(message(&h, "c").contains("their kubelet refused pods like this"), "{}", message(&h, "c"));
+    assert!(
+        message(&h, "c").contains("their kubelet refused pods like this"),
+        "{}",
+        message(&h, "c")
+    );
     // Another shape goes there.
     h.pod(asks("other", 4, 2));
     check(h.run_binds(), "bind default/other -> n");

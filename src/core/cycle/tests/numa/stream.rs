@@ -12,10 +12,11 @@ use serde_json::json;
 
 use super::super::gang::group;
 use super::super::harness::Harness;
+use super::model::{Dice, Kubelet};
 use super::{GPU, asks, report_with};
 use crate::bugs::Bug;
 use crate::io::{Eviction, Object, Tick};
-use crate::numa::{CpuSet, Machine, Pod, Usage, predict};
+use crate::numa::{Machine, Pod, predict};
 use crate::testing::PodExt as _;
 
 const POLICIES: [&str; 3] = ["Restricted", "SingleNumaNode", "BestEffort"];
@@ -23,84 +24,6 @@ const STEPS: usize = 120;
 /// Within so many seeds a mistake must be found.
 const WITHIN: u64 = 200;
 const SEEDS: u64 = 60;
-
-/// Chance, from a seed.
-struct Dice(u64);
-
-impl Dice {
-    /// A number below `end`.
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((x ^ (x >> 31)) % end as u64) as usize
-    }
-}
-
-/// What a pod has.
-#[derive(Clone, Default)]
-struct Holding {
-    cpus: CpuSet,
-    gpus: Vec<usize>,
-}
-
-struct Kubelet {
-    policy: &'static str,
-    /// Of the report as it is.
-    machine: Arc<Machine>,
-    broken: Vec<usize>,
-    holdings: BTreeMap<String, Holding>,
-    /// Pods that are bound here and that it has not looked at.
-    coming: Vec<String>,
-    version: u32,
-    last: Object,
-    /// It refuses whatever comes.
-    sick: bool,
-}
-
-impl Kubelet {
-    fn usage(&self) -> Usage {
-        let mut usage = self.machine.unused();
-        for holding in self.holdings.values() {
-            usage.shared = usage.shared.difference(&holding.cpus);
-            for gpu in &holding.gpus {
-                usage.taken[0][*gpu] = true;
-            }
-        }
-        usage
-    }
-
-    /// What becomes of a pod, by chance where chance decides.
-    fn admit(&mut self, pod: &Pod, dice: &mut Dice) -> Result<Holding, String> {
-        let usage = self.usage();
-        let prediction = predict(&self.machine, &usage, pod);
-        let ways = prediction.admitted.len() + prediction.refused.len();
-        let way = dice.below(ways.max(1));
-        let Some(course) = prediction.admitted.get(way) else {
-            return Err(format!("{:?} of {usage:?}", prediction.refused));
-        };
-        let mut holding = Holding::default();
-        for given in &course.given {
-            holding.cpus = holding.cpus.union(&given.cpus);
-            for (numa, count) in given.devices.iter().flat_map(|(_, near)| near) {
-                let devices = self.machine.devices[0].devices.iter().enumerate();
-                let free = devices.filter(|(at, device)| {
-                    device.numa == *numa
-                        && device.healthy
-                        && !usage.taken[0][*at]
-                        && !holding.gpus.contains(at)
-                });
-                let mut free: Vec<usize> = free.map(|(at, _)| at).collect();
-                for _ in 0..*count {
-                    let at = dice.below(free.len());
-                    holding.gpus.push(free.swap_remove(at));
-                }
-            }
-        }
-        Ok(holding)
-    }
-}
 
 struct World {
     h: Harness,
@@ -129,8 +52,17 @@ impl World {
     fn new(seed: u64, bug: Option<Bug>) -> Self {
         let (dice, kubelets) = (Dice(seed), BTreeMap::new());
         let (next, wrong, binds, refused) = (0, Vec::new(), 0, Vec::new());
-        let mut world =
-            Self { h: start(bug), dice, bug, kubelets, groups: Vec::new(), next, wrong, binds, refused };
+        let mut world = Self {
+            h: start(bug),
+            dice,
+            bug,
+            kubelets,
+            groups: Vec::new(),
+            next,
+            wrong,
+            binds,
+            refused,
+        };
         for n in 0..world.dice.below(3) + 1 {
             let name = format!("n{n}");
             let policy = POLICIES[world.dice.below(POLICIES.len())];
@@ -231,7 +163,11 @@ impl World {
     /// A kubelet looks at any of the pods that are bound to it.
     fn kubelet(&mut self) {
         let node = self.any_node();
-        let Some(kubelet) = self.kubelets.get_mut(&node) else { return };
+        self.kubelet_of(&node);
+    }
+
+    fn kubelet_of(&mut self, node: &str) {
+        let Some(kubelet) = self.kubelets.get_mut(node) else { return };
         if kubelet.coming.is_empty() {
             return;
         }
@@ -256,7 +192,8 @@ impl World {
                     let lately = |(at, pod): &&(Tick, _)| *pod == asked && at.after_secs(600) > now;
                     // Some were on their way already.
                     if self.refused.iter().filter(lately).count() > 10 {
-                        self.wrong.push(format!("{node} is sick and is sent one pod after the other"));
+                        self.wrong
+                            .push(format!("{node} is sick and is sent one pod after the other"));
                     }
                 }
                 self.h.edit(&name, |p| {
@@ -308,7 +245,9 @@ impl World {
     fn end_one(&mut self) {
         let node = self.any_node();
         let Some(kubelet) = self.kubelets.get_mut(&node) else { return };
-        if kubelet.holdings.is_empty() {
+        // What ends between a bind and the kubelet's look at the pod may change where the kubelet
+        // would rather put it: that is nobody's to foresee.
+        if kubelet.holdings.is_empty() || !kubelet.coming.is_empty() {
             return;
         }
         let at = self.dice.below(kubelet.holdings.len());
@@ -323,6 +262,17 @@ impl World {
             kubelet.coming.retain(|other| other != name);
         }
         self.h.gone(name);
+    }
+
+    /// A victim goes, when whoever is on the way to its node has arrived.
+    fn leave(&mut self, victim: &str) {
+        let node = self.h.last(victim).spec.node_name;
+        while self.kubelets.get(&node).is_some_and(|kubelet| !kubelet.coming.is_empty()) {
+            self.kubelet_of(&node);
+        }
+        if self.h.has(victim) {
+            self.gone(victim);
+        }
     }
 
     /// The scheduler ends, and another one is shown what the API server has.
@@ -398,7 +348,7 @@ impl World {
                     let gone = effect.starts_with("evict");
                     self.h.evicted(victim, Eviction::Accepted);
                     if gone && self.h.has(victim) {
-                        self.gone(victim);
+                        self.leave(victim);
                     }
                 }
             }

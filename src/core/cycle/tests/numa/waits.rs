@@ -71,15 +71,16 @@ fn who_waits_for_agents_waits_for_ever() {
     check(h.run_binds(), "bind default/a -> old");
 }
 
-/// Two of four GPUs of a node are somebody's whom the agent saw; `two` was bound since.
+/// Two of four GPUs of a NUMA node are somebody's whom the agent saw; `four` was bound since, and
+/// would be refused if `two` came first.
 fn behind(args: &serde_json::Value) -> Harness {
     let mut h = harness(args, &["n"]);
     h.pod(asks("old", 1, 2).on("n"));
     h.object(report("n", 1, "Restricted", &[("uid-old", "16", &[4, 5])]));
-    h.pod(asks("two", 4, 2));
-    check(h.run_binds(), "bind default/two -> n");
-    h.bound("two", "n");
     h.pod(asks("four", 4, 4));
+    check(h.run_binds(), "bind default/four -> n");
+    h.bound("four", "n");
+    h.pod(asks("two", 4, 2));
     check(h.run_binds(), "");
     h
 }
@@ -89,26 +90,26 @@ fn an_agent_that_does_not_see_a_pod_is_taken_for_silent() {
     let mut h = behind(&json!({"waitSeconds": 30}));
     h.sleep(29);
     check(h.run_binds(), "");
-    assert!(message(&h, "four").contains("has not seen 1 pod(s) yet"), "{}", message(&h, "four"));
+    assert!(message(&h, "two").contains("has not seen 1 pod(s) yet"), "{}", message(&h, "two"));
     h.sleep(12);
-    check(h.run_binds(), "bind default/four -> n");
+    check(h.run_binds(), "bind default/two -> n");
     let mut h = behind(&json!({"waitSeconds": 30, "unknownNodes": "Wait"}));
     h.sleep(60);
     check(h.run_binds(), "");
-    assert!(message(&h, "four").contains("whose agent is behind"), "{}", message(&h, "four"));
+    assert!(message(&h, "two").contains("whose agent is behind"), "{}", message(&h, "two"));
     // It has caught up: what it says counts again.
     let old = ("uid-old", "16", &[4, 5][..]);
-    h.object(report("n", 2, "Restricted", &[old, ("uid-two", "17-20", &[6, 7])]));
+    h.object(report("n", 2, "Restricted", &[old, ("uid-four", "0-3", &[0, 1, 2, 3])]));
     h.sleep(20);
-    check(h.run_binds(), "bind default/four -> n");
+    check(h.run_binds(), "bind default/two -> n");
 }
 
 #[test]
 fn a_pod_that_is_gone_is_waited_for_no_more() {
     let mut h = behind(&json!({"waitSeconds": 30, "unknownNodes": "Wait"}));
-    h.gone("two");
+    h.gone("four");
     h.sleep(60);
-    check(h.run_binds(), "bind default/four -> n");
+    check(h.run_binds(), "bind default/two -> n");
 }
 
 #[test]
