@@ -1,42 +1,40 @@
-//! Predictions that were made before: many nodes are in the same state, and a node that is
-//! looked at again mostly is in the state it was in.
+//! What was predicted before: many nodes are in the same state, and a node that is looked at
+//! again mostly is in the state it was in, or one pod further.
 //!
-//! Owns a bounded store. What it answers is what [`predict`] would: it may forget anything at
+//! Owns a bounded store. What it answers depends on the question alone: it may forget anything at
 //! any time.
 
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHasher;
 
+use super::orders::{Kinds, Reached};
 use super::{Machine, Pod, Prediction, Usage, predict};
 use crate::hash::IdMap;
 
-/// Most predictions of a generation; two are kept.
+/// Most answers of a generation; two are kept.
 const GENERATION: usize = 4096;
 
-/// A store of predictions.
+/// A store of answers.
 #[derive(Default)]
-pub struct Memo(Mutex<Generations>);
+pub struct Memo {
+    predictions: Mutex<Generations<Arc<Pod>, Arc<Prediction>>>,
+    reached: Mutex<Generations<Kinds, Reached>>,
+}
 
-#[derive(Default)]
-struct Generations {
-    young: IdMap<u64, Entry>,
-    old: IdMap<u64, Entry>,
+/// Answers `A` to questions about a machine, what is in use, and `Q`.
+struct Generations<Q, A> {
+    young: IdMap<u64, Entry<Q, A>>,
+    old: IdMap<u64, Entry<Q, A>>,
 }
 
 #[derive(Clone)]
-struct Entry {
+struct Entry<Q, A> {
     machine: Arc<Machine>,
     usage: Usage,
-    pod: Arc<Pod>,
-    prediction: Arc<Prediction>,
-}
-
-impl Entry {
-    fn is(&self, machine: &Arc<Machine>, usage: &Usage, pod: &Pod) -> bool {
-        Arc::ptr_eq(&self.machine, machine) && self.usage == *usage && *self.pod == *pod
-    }
+    question: Q,
+    answer: A,
 }
 
 impl Memo {
@@ -47,44 +45,75 @@ impl Memo {
         usage: &Usage,
         pod: &Arc<Pod>,
     ) -> Arc<Prediction> {
-        let mut hasher = FxHasher::default();
-        (Arc::as_ptr(machine) as usize).hash(&mut hasher);
-        usage.hash(&mut hasher);
-        pod.hash(&mut hasher);
-        let key = hasher.finish();
-        if let Some(known) = self.lock().get(key, |entry| entry.is(machine, usage, pod)) {
-            return known;
-        }
-        // Not under the lock: it may take a while.
-        let prediction = Arc::new(predict(machine, usage, pod));
-        let entry = Entry {
-            machine: Arc::clone(machine),
-            usage: usage.clone(),
-            pod: Arc::clone(pod),
-            prediction: Arc::clone(&prediction),
-        };
-        self.lock().put(key, entry);
-        prediction
+        let make = || Arc::new(predict(machine, usage, pod));
+        answer(&self.predictions, machine, usage, pod, make)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Generations> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// See [`super::orders`].
+    pub(super) fn reached(
+        &self,
+        machine: &Arc<Machine>,
+        usage: &Usage,
+        kinds: &Kinds,
+        make: impl FnOnce() -> Reached,
+    ) -> Reached {
+        answer(&self.reached, machine, usage, kinds, make)
     }
 }
 
-impl Generations {
-    fn get(&mut self, key: u64, is: impl Fn(&Entry) -> bool) -> Option<Arc<Prediction>> {
+fn answer<Q: Clone + PartialEq + Hash, A: Clone>(
+    store: &Mutex<Generations<Q, A>>,
+    machine: &Arc<Machine>,
+    usage: &Usage,
+    question: &Q,
+    make: impl FnOnce() -> A,
+) -> A {
+    let mut hasher = FxHasher::default();
+    (Arc::as_ptr(machine) as usize).hash(&mut hasher);
+    usage.hash(&mut hasher);
+    question.hash(&mut hasher);
+    let key = hasher.finish();
+    let is = |entry: &Entry<Q, A>| {
+        Arc::ptr_eq(&entry.machine, machine) && entry.usage == *usage && entry.question == *question
+    };
+    if let Some(known) = lock(store).get(key, is) {
+        return known;
+    }
+    // Not under the lock: it may take a while, and ask again.
+    let answer = make();
+    let entry = Entry {
+        machine: Arc::clone(machine),
+        usage: usage.clone(),
+        question: question.clone(),
+        answer: answer.clone(),
+    };
+    lock(store).put(key, entry);
+    answer
+}
+
+fn lock<Q, A>(store: &Mutex<Generations<Q, A>>) -> MutexGuard<'_, Generations<Q, A>> {
+    store.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<Q, A> Default for Generations<Q, A> {
+    fn default() -> Self {
+        Self { young: IdMap::default(), old: IdMap::default() }
+    }
+}
+
+impl<Q: Clone, A: Clone> Generations<Q, A> {
+    fn get(&mut self, key: u64, is: impl Fn(&Entry<Q, A>) -> bool) -> Option<A> {
         if let Some(entry) = self.young.get(&key).filter(|entry| is(entry)) {
-            return Some(Arc::clone(&entry.prediction));
+            return Some(entry.answer.clone());
         }
         let entry = self.old.get(&key).filter(|entry| is(entry))?.clone();
-        let prediction = Arc::clone(&entry.prediction);
+        let answer = entry.answer.clone();
         self.put(key, entry);
-        Some(prediction)
+        Some(answer)
     }
 
     /// Of two with one key the newer one is kept.
-    fn put(&mut self, key: u64, entry: Entry) {
+    fn put(&mut self, key: u64, entry: Entry<Q, A>) {
         if self.young.len() >= GENERATION {
             self.old = std::mem::take(&mut self.young);
         }
@@ -114,7 +143,7 @@ mod tests {
             assert_eq!(*found, predict(&machine, &usage, &asked));
             assert!(Arc::ptr_eq(&found, &memo.predict(&machine, &usage, &asked)));
         }
-        let kept = memo.lock();
+        let kept = lock(&memo.predictions);
         assert!(kept.young.len() + kept.old.len() <= 2 * GENERATION);
     }
 }

@@ -8,7 +8,7 @@ const GIB: u64 = 1 << 30;
 const GPU: &str = "nvidia.com/gpu";
 const NIC: &str = "example.com/nic";
 
-fn machine(policy: Policy) -> Machine {
+pub(super) fn machine(policy: Policy) -> Machine {
     let cpu =
         |id: u16| Cpu { id, core: id, socket: id / 16, numa: u8::from(id >= 16), uncore: id / 16 };
     let cpus: Vec<Cpu> = (0..32).map(cpu).collect();
@@ -42,7 +42,7 @@ fn machine(policy: Policy) -> Machine {
     }
 }
 
-fn pod(cpus: u32, gpus: u32) -> Pod {
+pub(super) fn pod(cpus: u32, gpus: u32) -> Pod {
     let devices = if gpus > 0 { vec![(GPU.into(), gpus)] } else { Vec::new() };
     let memory = vec![("memory".into(), GIB)];
     let container = Container { cpus, memory, devices, equal: true, sidecar: false };

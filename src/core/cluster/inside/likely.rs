@@ -5,18 +5,18 @@ use std::sync::Arc;
 use super::Inside;
 use crate::cluster::NodeView;
 use crate::model::PodShape;
-use crate::numa::{Course, Memo, Pod, Prediction, after};
+use crate::numa::{Course, Memo, Pod, Prediction, reached};
 
 impl Inside<'_> {
-    /// What the kubelet would do with a pod after all those who are on their way to it, in the
-    /// order in which they were made; `None` if one of these may be refused.
+    /// What the kubelet would do with a pod after all those who are on their way to it; of the
+    /// orders in which they may come, one. `None` if one of these may be refused.
     #[must_use]
     pub fn likely(&self, memo: &Memo, pod: &Arc<Pod>) -> Option<Arc<Prediction>> {
         if self.expected.is_empty() {
             return Some(memo.predict(self.machine, &self.usage, pod));
         }
-        let usage = after(memo, self.machine, &self.usage, &self.coming())?;
-        Some(memo.predict(self.machine, &usage, pod))
+        let states = reached(memo, self.machine, &self.usage, &self.coming())?;
+        Some(memo.predict(self.machine, states.first()?, pod))
     }
 }
 

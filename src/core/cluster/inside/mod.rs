@@ -104,13 +104,12 @@ impl<'a> NodeView<'a> {
             let Some(pod) = cluster.pod(id) else { continue };
             if let Some(at) = topology.pod_at(&pod.key.uid) {
                 seen[at] = true;
-            } else if counts && pod.bound.is_some_and(settled) {
-                // It is in the sums.
-            } else if bug!(cluster.bugs, StrangersIgnored)
-                && cluster.shape(pod.shape).profile.is_none()
-            {
-                // A mistake: they are known by nothing else.
-            } else if let Some(asks) = &cluster.shape(pod.shape).aligned {
+                continue;
+            }
+            let shape = cluster.shape(pod.shape);
+            let mistaken = bug!(cluster.bugs, StrangersIgnored) && shape.profile.is_none();
+            let in_the_sums = counts && pod.bound.is_some_and(settled);
+            if let Some(asks) = shape.aligned.as_ref().filter(|_| !in_the_sums && !mistaken) {
                 expected.push((id, asks));
             }
         }

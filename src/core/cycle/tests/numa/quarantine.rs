@@ -63,6 +63,9 @@ fn a_node_that_refuses_pods_is_avoided_for_such_pods_and_no_others() {
         "{}",
         message(&h, "c")
     );
+    let explained = h.core.question("default", "c").expect("a known pod").explain();
+    let reasons = explained.nodes["n"].reasons.join("\n");
+    assert!(reasons.contains("avoided for a while"), "{reasons}");
     // Another shape goes there.
     h.pod(asks("other", 4, 2));
     check(h.run_binds(), "bind default/other -> n");
