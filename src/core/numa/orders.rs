@@ -1,36 +1,102 @@
-//! Pods that are on their way to a kubelet arrive in any order.
+//! Pods that are on their way to a kubelet arrive in any order, and pods that are gone may have
+//! been there yet when some of them did.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use rustc_hash::FxHasher;
 
-use super::{Machine, Memo, Pod, Usage};
+use super::{CpuSet, Machine, Mask, Memo, Pod, Usage};
 
-/// Most sets of pods that may have come so far; beyond that the answer is no.
+/// Most sets of events that may have come to pass so far; beyond that the answer is no.
 const MAX_SETS: usize = 128;
-/// Most states in which a set of pods may leave a machine.
+/// Most states in which a set of events may leave a machine.
 const MAX_STATES: usize = 32;
+
+/// What comes to pass on a machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Events<'a> {
+    /// Pods that are on their way.
+    pub coming: &'a [&'a Arc<Pod>],
+    /// Pods that are gone, which some of those that are on their way may have met.
+    pub leaving: &'a [Arc<Holding>],
+    /// A pod that is not on its way yet: it meets nobody who is gone.
+    pub new: Option<&'a Arc<Pod>>,
+}
+
+/// What a pod has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Holding {
+    /// CPUs.
+    pub cpus: CpuSet,
+    /// Healthy devices: the position of the resource, NUMA nodes, and how many.
+    pub devices: Vec<(usize, Option<Mask>, usize)>,
+    /// Blocks of memory of one NUMA node each: positions of the node and of the resource, bytes.
+    pub memory: Vec<(usize, usize, u64)>,
+}
+
+impl Holding {
+    /// The state of a machine when it is given back. Of devices alike the first stay taken.
+    fn given_back(&self, machine: &Machine, usage: &Usage) -> Usage {
+        let mut usage = usage.clone();
+        usage.shared = usage.shared.union(&self.cpus);
+        for (resource, numa, count) in &self.devices {
+            let devices = machine.devices.get(*resource).map(|r| r.devices.as_slice());
+            let taken = usage.taken.get_mut(*resource).map(Vec::as_mut_slice);
+            let all = devices.unwrap_or_default().iter().zip(taken.unwrap_or_default());
+            let own =
+                all.filter(|(device, taken)| device.numa == *numa && device.healthy && **taken);
+            for (_, taken) in own.collect::<Vec<_>>().into_iter().rev().take(*count) {
+                *taken = false;
+            }
+        }
+        for (node, resource, bytes) in &self.memory {
+            let Some(memory) = usage.memory.get_mut(*node) else { continue };
+            if let Some(free) = memory.free.get_mut(*resource) {
+                *free += bytes;
+            }
+            memory.blocks = memory.blocks.saturating_sub(1);
+            if memory.blocks == 0 {
+                memory.group = Mask::one(machine.nodes[*node].id);
+            }
+        }
+        usage
+    }
+}
 
 /// The states that are reached; `None` if a pod may be refused on the way.
 pub(super) type Reached = Option<Arc<[Usage]>>;
-/// Pods by what they ask for, with how many there are; in one order whoever asks. Of pods that are
-/// alike it does not matter which comes first.
-pub(super) type Kinds = Vec<(Arc<Pod>, u8)>;
+/// Events with how many there are of each, in one order whoever asks. Of pods that are alike it does
+/// not matter which comes first.
+pub(super) type Kinds = Vec<(Event, u8)>;
 
-/// Every state of a machine after some pods have come, in whatever order they come and whatever
-/// device each of them gets; `None` unless a kubelet admits all of them in all of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Event {
+    Comes(Arc<Pod>),
+    /// After all that leave.
+    ComesLate(Arc<Pod>),
+    Leaves(Arc<Holding>),
+}
+
+/// Every state of a machine after all of some events, in whatever order they come to pass and
+/// whatever device each pod gets; `None` unless a kubelet admits all pods in all of it.
 pub fn reached(
     memo: &Memo,
     machine: &Arc<Machine>,
     usage: &Usage,
-    pods: &[&Arc<Pod>],
+    events: &Events<'_>,
 ) -> Option<Arc<[Usage]>> {
-    let mut kinds: Vec<(u64, Arc<Pod>, u8)> = Vec::new();
-    for &pod in pods {
-        match kinds.iter_mut().find(|(_, kind, _)| *kind == *pod) {
+    let mut kinds: Vec<(u64, Event, u8)> = Vec::new();
+    let coming = events.coming.iter().map(|pod| Event::Comes(Arc::clone(pod)));
+    let leaving = events.leaving.iter().map(|holding| Event::Leaves(Arc::clone(holding)));
+    let new = events.new.map(|pod| match events.leaving {
+        [] => Event::Comes(Arc::clone(pod)),
+        _ => Event::ComesLate(Arc::clone(pod)),
+    });
+    for event in coming.chain(leaving).chain(new) {
+        match kinds.iter_mut().find(|(_, kind, _)| *kind == event) {
             Some((.., count)) => *count = count.saturating_add(1),
-            None => kinds.push((rank(pod), Arc::clone(pod), 1)),
+            None => kinds.push((rank(&event), event, 1)),
         }
     }
     kinds.sort_by_key(|(rank, ..)| *rank);
@@ -42,9 +108,9 @@ pub fn reached(
     after(memo, machine, usage, &kinds)
 }
 
-fn rank(pod: &Pod) -> u64 {
+fn rank(event: &Event) -> u64 {
     let mut hasher = FxHasher::default();
-    pod.hash(&mut hasher);
+    event.hash(&mut hasher);
     hasher.finish()
 }
 
@@ -54,25 +120,33 @@ fn after(memo: &Memo, machine: &Arc<Machine>, usage: &Usage, kinds: &Kinds) -> R
         return Some(Arc::new([usage.clone()]));
     }
     memo.reached(machine, usage, kinds, || {
+        let late = kinds.iter().any(|(event, _)| matches!(event, Event::ComesLate(_)));
         let mut states: Vec<Usage> = Vec::new();
-        for (at, (pod, _)) in kinds.iter().enumerate() {
+        let mut add = |state: Usage| {
+            if !states.contains(&state) {
+                states.push(state);
+            }
+            states.len() <= MAX_STATES
+        };
+        for (at, (event, _)) in kinds.iter().enumerate() {
+            if late && matches!(event, Event::Leaves(_)) {
+                continue;
+            }
             let mut before = kinds.clone();
             before[at].1 -= 1;
             before.retain(|(_, count)| *count > 0);
             for usage in after(memo, machine, usage, &before)?.iter() {
-                let prediction = memo.predict(machine, usage, pod);
-                if !prediction.certain() {
+                let fits = match event {
+                    Event::Leaves(holding) => add(holding.given_back(machine, usage)),
+                    Event::Comes(pod) | Event::ComesLate(pod) => {
+                        let prediction = memo.predict(machine, usage, pod);
+                        let mut courses = prediction.admitted.iter();
+                        prediction.certain() && courses.all(|c| add(c.usage(machine, usage)))
+                    }
+                };
+                if !fits {
                     return None;
                 }
-                for course in &prediction.admitted {
-                    let after = course.usage(machine, usage);
-                    if !states.contains(&after) {
-                        states.push(after);
-                    }
-                }
-            }
-            if states.len() > MAX_STATES {
-                return None;
             }
         }
         Some(states.into())
@@ -124,7 +198,8 @@ mod tests {
                 for set in 0..kinds.len().pow(3) {
                     let of = |place: u32| &kinds[set / kinds.len().pow(place) % kinds.len()];
                     let pods = [of(0), of(1), of(2)];
-                    let found = reached(&memo, &machine, &usage, &pods);
+                    let events = Events { coming: &pods, ..Events::default() };
+                    let found = reached(&memo, &machine, &usage, &events);
                     let found = found.map(|states| {
                         states.iter().map(|usage| format!("{usage:?}")).collect::<BTreeSet<_>>()
                     });
@@ -135,5 +210,32 @@ mod tests {
             }
         }
         assert!(seen.iter().all(|count| *count > 100), "{seen:?}");
+    }
+
+    #[test]
+    fn who_is_gone_may_have_been_met() {
+        // Somebody had all CPUs of node 0, and another one has two GPUs of node 1.
+        let machine = Arc::new(machine(Policy::Restricted));
+        let memo = Memo::default();
+        let mut usage = machine.unused();
+        usage.shared = (16..32).collect();
+        usage.taken[0][4..6].fill(true);
+        let gone = Holding { cpus: (0..16).collect(), ..Holding::default() };
+        let (two, four) = (Arc::new(pod(4, 2)), Arc::new(pod(4, 4)));
+        let ends = |events: &Events<'_>| {
+            let states = reached(&memo, &machine, &usage, events)?;
+            let node = |usage: &Usage| usage.taken[0][..2].iter().filter(|taken| **taken).count();
+            let mut nodes: Vec<usize> = states.iter().map(node).collect();
+            nodes.sort_unstable();
+            Some(nodes)
+        };
+        let leaving = [Arc::new(gone)];
+        let met = Events { coming: &[&two], leaving: &leaving, new: None };
+        assert_eq!(ends(&met), Some(vec![0, 2]), "it met the other, or it did not");
+        // Whoever comes now meets nobody: after `two` on node 1 there is a place, else there is none.
+        assert_eq!(ends(&Events { new: Some(&four), ..met }), None);
+        let late = Events { coming: &[], leaving: &leaving, new: Some(&four) };
+        assert_eq!(ends(&late), Some(vec![2]));
+        assert_eq!(ends(&Events { coming: &[&four], leaving: &leaving, new: None }), None);
     }
 }

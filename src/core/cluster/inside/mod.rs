@@ -30,7 +30,7 @@ use crate::cluster::node_topologies::Known;
 use crate::io::Tick;
 use crate::model::node_topology::Source;
 use crate::model::{NodeTopology, PodId};
-use crate::numa::{Machine, Memo, Pod, Usage};
+use crate::numa::{Holding, Machine, Memo, Pod, Usage};
 
 /// A NodeResourceTopology does not say whom it counts: those who were bound so long before it
 /// came.
@@ -47,6 +47,11 @@ pub struct Inside<'a> {
     /// Pods that are on the node, that will have something to themselves, and that the agent has
     /// not seen; the oldest first.
     pub expected: SmallVec<[(PodId, &'a Arc<Pod>); 4]>,
+    /// What was in use when the first of them may have come.
+    pub start: Usage,
+    /// What those had who are gone since; `None` if it is not known well enough. Empty if nobody
+    /// is expected.
+    pub leaving: Option<Vec<Arc<Holding>>>,
 }
 
 impl<'a> Inside<'a> {
@@ -69,7 +74,16 @@ impl<'a> NodeView<'a> {
             expected.clear();
         }
         let usage = usage::without(known, machine, &seen);
-        Some(Inside { topology, machine, usage, expected })
+        let mut inside =
+            Inside { topology, machine, start: usage.clone(), usage, expected, leaving: None };
+        inside.leaving = match inside.expected.is_empty() {
+            true => Some(Vec::new()),
+            false => usage::leaving(topology, machine, &seen),
+        };
+        if inside.leaving.as_ref().is_some_and(|leaving| !leaving.is_empty()) {
+            inside.start = known.usage.clone();
+        }
+        Some(inside)
     }
 
     /// Whether enough is known of the node to predict what its kubelet does.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::cluster::node_topologies::Known;
 use crate::model::NodeTopology;
 use crate::model::node_topology::{DeviceState, DeviceVia, HeldMemory, NumaFree, NumaMask, Source};
-use crate::numa::{CpuSet, Machine, Mask, NodeMemory, Usage};
+use crate::numa::{CpuSet, Holding, Machine, Mask, NodeMemory, Usage};
 
 use super::machine::{hugepages, kind_of};
 
@@ -85,8 +85,7 @@ fn take_devices(
 
 /// Takes a block from its nodes in ascending order, as the Memory Manager does.
 fn charge(machine: &Machine, memory: &mut [NodeMemory], block: &HeldMemory) {
-    let name =
-        if block.page_bytes == 0 { Arc::from("memory") } else { hugepages(block.page_bytes) };
+    let name = name_of(block);
     let mut rest = block.bytes;
     for (node, state) in machine.nodes.iter().zip(memory) {
         if block.numa & (1 as NumaMask) << node.id == 0 {
@@ -101,4 +100,43 @@ fn charge(machine: &Machine, memory: &mut [NodeMemory], block: &HeldMemory) {
             rest -= part;
         }
     }
+}
+
+/// What pods had that are gone; `None` if one of them had memory of several NUMA nodes together:
+/// how much of each, and what is joined then, is not told.
+pub(super) fn leaving(
+    topology: &NodeTopology,
+    machine: &Machine,
+    seen: &[bool],
+) -> Option<Vec<Arc<Holding>>> {
+    let gone = (0..topology.pods.len()).filter(|at| !seen.get(*at).copied().unwrap_or(true));
+    gone.map(|at| holding(topology, machine, at).map(Arc::new)).collect()
+}
+
+fn holding(topology: &NodeTopology, machine: &Machine, at: usize) -> Option<Holding> {
+    let pod = topology.pods.get(at)?;
+    let cpus = pod.cpus.iter().filter_map(|cpu| u16::try_from(cpu).ok()).collect();
+    let mut holding = Holding { cpus, ..Holding::default() };
+    for block in &pod.memory {
+        let mut nodes = machine.nodes.iter().enumerate();
+        let (node, own) = nodes.find(|(_, node)| block.numa == (1 as NumaMask) << node.id)?;
+        let name = name_of(block);
+        let resource = own.memory.iter().position(|(own, _)| *own == name)?;
+        holding.memory.push((node, resource, block.bytes));
+    }
+    let own = |device: &&Device| device.pod.is_some_and(|pod| usize::from(pod) == at);
+    for device in topology.devices.iter().filter(own) {
+        let resource = machine.devices.binary_search_by(|own| own.name.cmp(&device.resource));
+        let (Ok(resource), (numa, true)) = (resource, kind_of(device)) else { continue };
+        let mut known = holding.devices.iter_mut();
+        match known.find(|(own, near, _)| *own == resource && *near == numa) {
+            Some((.., count)) => *count += 1,
+            None => holding.devices.push((resource, numa, 1)),
+        }
+    }
+    Some(holding)
+}
+
+fn name_of(block: &HeldMemory) -> Arc<str> {
+    if block.page_bytes == 0 { Arc::from("memory") } else { hugepages(block.page_bytes) }
 }

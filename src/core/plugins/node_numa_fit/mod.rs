@@ -115,18 +115,22 @@ impl Filter for NodeNumaFit {
 
 /// What stands against a pod on a node.
 fn judge(node: NodeView<'_>, inside: &Inside<'_>, pod: &Arc<numa::Pod>) -> Result<(), Status> {
-    let memo = node.predictions();
-    let (machine, mut pods) = (inside.machine, inside.coming());
-    let waits = || Err(Status::unresolvable(words::waiting(inside.expected.len())));
+    let (memo, machine) = (node.predictions(), inside.machine);
+    let coming = inside.coming();
+    let reached = |new| {
+        let events = inside.events(&coming, new)?;
+        numa::reached(memo, machine, &inside.start, &events)
+    };
+    let waits = || Err(Status::unresolvable(words::waiting(coming.len())));
     // Who is on the way may be refused: nobody knows what they leave.
-    let Some(states) = numa::reached(memo, machine, &inside.usage, &pods) else { return waits() };
+    let Some(states) = reached(None) else { return waits() };
     let predictions = states.iter().map(|usage| memo.predict(machine, usage, pod));
     let predictions: SmallVec<[Arc<numa::Prediction>; 2]> = predictions.collect();
-    if admits(node.cluster().bugs, pods.is_empty(), &predictions) {
+    if admits(node.cluster().bugs, coming.is_empty(), &predictions) {
         return Ok(());
     }
     let refused = predictions.iter().all(|prediction| prediction.admitted.is_empty());
-    if let (Some(first), true) = (predictions.first(), refused || pods.is_empty()) {
+    if let (Some(first), true) = (predictions.first(), refused || coming.is_empty()) {
         let words = words::refusal(memo, machine, pod, first);
         // Evictions are of no use if an empty machine would refuse it, too.
         let empty = memo.predict(machine, &machine.unused(), pod);
@@ -137,8 +141,7 @@ fn judge(node: NodeView<'_>, inside: &Inside<'_>, pod: &Arc<numa::Pod>) -> Resul
         });
     }
     // It may come first, or between them.
-    pods.push(pod);
-    match numa::reached(memo, machine, &inside.usage, &pods) {
+    match reached(Some(pod)) {
         Some(_) => Ok(()),
         None => waits(),
     }

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::super::gang::group;
 use super::super::harness::Harness;
-use super::model::{Dice, Kubelet};
+use super::model::{Dice, Holding, Kubelet};
 use super::{GPU, asks, report_with};
 use crate::bugs::Bug;
 use crate::io::{Eviction, Object, Tick};
@@ -34,6 +34,8 @@ struct World {
     next: usize,
     wrong: Vec<String>,
     binds: usize,
+    /// What has happened, for whoever wants to know why.
+    log: Vec<String>,
     /// Whom the sick kubelet refused, and when, since the scheduler was started.
     refused: Vec<(Tick, Arc<Pod>)>,
 }
@@ -58,6 +60,7 @@ impl World {
             bug,
             kubelets,
             groups: Vec::new(),
+            log: Vec::new(),
             next,
             wrong,
             binds,
@@ -181,10 +184,16 @@ impl World {
             false => kubelet.admit(&asked, &mut self.dice),
         };
         match verdict {
-            Ok(holding) => drop(kubelet.holdings.insert(name, holding)),
+            Ok(holding) => {
+                let Holding { cpus, gpus } = &holding;
+                self.log.push(format!("{node} admits {name} ({asked:?}): {cpus:?} {gpus:?}"));
+                kubelet.holdings.insert(name, holding);
+            }
             Err(why) => {
                 if !sick {
-                    self.wrong.push(format!("{node} refuses {name}: {why}"));
+                    let log = self.log.iter().filter(|line| line.contains(node)).rev().take(15);
+                    let log: Vec<&String> = log.collect();
+                    self.wrong.push(format!("{node} refuses {name} ({asked:?}): {why}; {log:#?}"));
                 }
                 let now = self.h.now;
                 if sick {
@@ -239,6 +248,7 @@ impl World {
         let broken: Vec<u32> = kubelet.broken.iter().map(|gpu| *gpu as u32).collect();
         kubelet.last = report_with(node, kubelet.version, kubelet.policy, &held, &broken);
         self.h.object(kubelet.last.clone());
+        self.log.push(format!("{node} reports {held:?}"));
     }
 
     /// A pod that a kubelet has admitted ends.
@@ -257,6 +267,8 @@ impl World {
 
     /// A pod is gone, and with it what it had.
     fn gone(&mut self, name: &str) {
+        let node = self.h.last(name).spec.node_name;
+        self.log.push(format!("{node} loses {name}"));
         for kubelet in self.kubelets.values_mut() {
             kubelet.holdings.remove(name);
             kubelet.coming.retain(|other| other != name);
@@ -290,6 +302,7 @@ impl World {
             fresh.pod(pod);
         }
         self.h = fresh;
+        self.log.push(format!("restart {:?}", self.kubelets.keys()));
         self.refused.clear();
     }
 
@@ -333,12 +346,15 @@ impl World {
     /// The scheduler decides; what it asks for is done.
     fn schedule(&mut self) {
         for _ in 0..50 {
-            let effects = self.h.run();
+            let mut effects = self.h.run();
+            // A victim goes when whoever was placed beside it has arrived.
+            effects.sort_by_key(|effect| !effect.starts_with("bind"));
             let mut asked = false;
             for effect in &effects {
                 if let Some(bind) = effect.strip_prefix("bind default/") {
                     let (name, node) = bind.split_once(" -> ").expect("a bind");
                     self.h.bound(name, node);
+                    self.log.push(format!("{node} gets {name}"));
                     self.kubelets.get_mut(node).expect("a node").coming.push(name.to_owned());
                     (self.binds, asked) = (self.binds + 1, true);
                 } else if let Some(victim) =

@@ -28,7 +28,7 @@ fn a_node_that_was_just_added_is_waited_for_and_then_taken_for_unknown() {
     h.sleep(1);
     h.sleep(10);
     check(h.run_binds(), "bind default/a -> new");
-    assert_eq!(h.core.next_deadline(), None, "nothing is waited for any more");
+    assert_eq!(h.core.vigil.next_deadline(), None, "nothing is waited for any more");
 }
 
 #[test]
