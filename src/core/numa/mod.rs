@@ -38,7 +38,7 @@ pub use machine::{
 };
 pub use mask::Mask;
 pub use memo::Memo;
-pub use orders::{Events, Holding, reached};
+pub use orders::{Events, Holding, after, reached};
 pub use pod::{Container, Pod, WholePod};
 pub use refusal::{Cause, Reason};
 pub use remedy::{Remedy, remedy};

@@ -105,7 +105,19 @@ pub fn reached(
         return None;
     }
     let kinds: Kinds = kinds.into_iter().map(|(_, kind, count)| (kind, count)).collect();
-    after(memo, machine, usage, &kinds)
+    all(memo, machine, usage, &kinds)
+}
+
+/// A state of a machine after some pods have come; of the orders in which they may come, one. `None`
+/// unless a kubelet admits all of them in every order.
+pub fn after(
+    memo: &Memo,
+    machine: &Arc<Machine>,
+    usage: &Usage,
+    pods: &[&Arc<Pod>],
+) -> Option<Usage> {
+    let events = Events { coming: pods, ..Events::default() };
+    reached(memo, machine, usage, &events)?.first().cloned()
 }
 
 fn rank(event: &Event) -> u64 {
@@ -115,7 +127,7 @@ fn rank(event: &Event) -> u64 {
 }
 
 /// One of them comes last, whichever it is.
-fn after(memo: &Memo, machine: &Arc<Machine>, usage: &Usage, kinds: &Kinds) -> Reached {
+fn all(memo: &Memo, machine: &Arc<Machine>, usage: &Usage, kinds: &Kinds) -> Reached {
     if kinds.is_empty() {
         return Some(Arc::new([usage.clone()]));
     }
@@ -135,7 +147,7 @@ fn after(memo: &Memo, machine: &Arc<Machine>, usage: &Usage, kinds: &Kinds) -> R
             let mut before = kinds.clone();
             before[at].1 -= 1;
             before.retain(|(_, count)| *count > 0);
-            for usage in after(memo, machine, usage, &before)?.iter() {
+            for usage in all(memo, machine, usage, &before)?.iter() {
                 let fits = match event {
                     Event::Leaves(holding) => add(holding.given_back(machine, usage)),
                     Event::Comes(pod) | Event::ComesLate(pod) => {
