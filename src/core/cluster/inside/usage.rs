@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use crate::cluster::node_topologies::Known;
 use crate::model::NodeTopology;
-use crate::model::node_topology::{DeviceState, DeviceVia, HeldMemory, NumaFree, NumaMask, Source};
+use crate::model::node_topology::{
+    Device, DeviceState, DeviceVia, HeldMemory, NumaFree, NumaMask, Source,
+};
 use crate::numa::{CpuSet, Holding, Machine, Mask, NodeMemory, Usage};
 
 use super::machine::{hugepages, kind_of};

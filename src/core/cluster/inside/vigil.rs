@@ -81,7 +81,7 @@ impl Cluster {
 
     /// How many pairs of a node and what is asked of it are avoided.
     pub(crate) fn avoided(&self) -> usize {
-        self.vigil.avoided.values().map(|avoided| avoided.len()).sum()
+        self.vigil.avoided.values().map(SmallVec::len).sum()
     }
 
     fn changed(&mut self, node: NodeId) -> bool {
