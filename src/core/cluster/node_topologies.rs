@@ -251,6 +251,7 @@ impl Cluster {
     fn place_node_topology(&mut self, name: &str, news: News) {
         if let Some(node) = self.index.node(name).filter(|_| news != News::None) {
             self.insides.place(node, Some(name), self.bugs);
+            self.note_report(node);
             self.journal.push(node);
         }
     }

@@ -358,7 +358,7 @@ impl Core {
         let left = self.cluster.kind_of(pod)?;
         self.cluster.volumes_mut().revert(pod);
         let node = self.cluster.displace(pod)?;
-        self.cluster.forget_devices(pod);
+        self.cluster.forget_devices(pod, node);
         self.cluster.reap(node);
         Some(left)
     }

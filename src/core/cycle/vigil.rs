@@ -73,6 +73,7 @@ impl Core {
         self.vigil.arm(node, None);
         self.cluster.set_awaited(node, None);
         self.cluster.set_overdue(node, None);
+        self.cluster.note_report(node);
     }
 
     /// An agent has said something else of a node, or what it said is gone.

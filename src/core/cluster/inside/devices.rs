@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::cluster::{Cluster, NodeView};
+use crate::cluster::{Cluster, NodeId, NodeView};
 use crate::model::node_topology::{Device, DeviceState, DeviceVia, Source};
 use crate::model::{NodeTopology, PodId, Predicted};
 
@@ -127,7 +127,8 @@ impl Cluster {
     }
 
     /// A pod has left its node for good.
-    pub(crate) fn forget_devices(&mut self, pod: PodId) {
+    pub(crate) fn forget_devices(&mut self, pod: PodId, node: NodeId) {
+        self.note_unseen(pod, node);
         if let Some(record) = self.pod_mut(pod) {
             (record.bound, record.predicted) = (None, None);
         }

@@ -78,6 +78,7 @@ impl<'a> NodeView<'a> {
             Inside { topology, machine, start: usage.clone(), usage, expected, leaving: None };
         inside.leaving = match inside.expected.is_empty() {
             true => Some(Vec::new()),
+            false if self.is_haunted() => None,
             false => usage::leaving(topology, machine, &seen),
         };
         if inside.leaving.as_ref().is_some_and(|leaving| !leaving.is_empty()) {

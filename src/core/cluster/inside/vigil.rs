@@ -7,8 +7,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::cluster::{Cluster, NodeId, NodeView};
-use crate::hash::IdMap;
+use crate::hash::{IdMap, IdSet};
 use crate::io::Tick;
+use crate::model::PodId;
 use crate::numa::Pod;
 
 /// Pods for which a node is avoided, and what is said of it.
@@ -22,6 +23,8 @@ pub(crate) struct Vigil {
     /// Nodes whose agents have not seen pods that are bound there, and for how many seconds.
     overdue: Arc<IdMap<NodeId, i64>>,
     avoided: Arc<IdMap<NodeId, Avoided>>,
+    /// Nodes that a pod has left which the agent never saw, since its last report.
+    haunted: Arc<IdSet<NodeId>>,
 }
 
 impl NodeView<'_> {
@@ -46,6 +49,12 @@ impl NodeView<'_> {
         avoided.iter().find(|(own, _)| **own == *pod).map(|(_, why)| why)
     }
 
+    /// Whether a pod was there and has left since the last report: what others got beside it
+    /// nobody knows.
+    pub(super) fn is_haunted(self) -> bool {
+        self.cluster().vigil.haunted.contains(&self.id())
+    }
+
     /// Since when something has been missing: a report that says enough, or a pod in it. A pod
     /// that is not seen bound yet is not missed.
     pub(crate) fn missing_since(self, silent: Option<Tick>) -> Option<Tick> {
@@ -65,6 +74,23 @@ impl Cluster {
     /// As [`Cluster::set_awaited`], of a node whose agent misses a pod.
     pub(crate) fn set_overdue(&mut self, node: NodeId, seconds: Option<i64>) -> bool {
         set(&mut self.vigil.overdue, node, seconds) && self.changed(node)
+    }
+
+    /// A pod leaves a node for good: notes it if its agent has not seen the pod.
+    pub(super) fn note_unseen(&mut self, pod: PodId, node: NodeId) {
+        let Some(record) = self.pod(pod).filter(|pod| pod.bound.is_some()) else { return };
+        let asks = self.shape(record.shape).aligned.is_some();
+        let topology = self.view(node).topology();
+        if asks && topology.is_some_and(|topology| topology.pod_at(&record.key.uid).is_none()) {
+            Arc::make_mut(&mut self.vigil.haunted).insert(node);
+        }
+    }
+
+    /// An agent has spoken.
+    pub(crate) fn note_report(&mut self, node: NodeId) {
+        if self.vigil.haunted.contains(&node) {
+            Arc::make_mut(&mut self.vigil.haunted).remove(&node);
+        }
     }
 
     /// A node is avoided for pods that ask for this, for a reason; `None`: no longer.

@@ -160,6 +160,24 @@ fn a_pod_that_asks_for_nothing_of_its_own_is_not_waited_for() {
 }
 
 #[test]
+fn whom_others_may_have_met_and_nobody_saw_makes_a_node_wait() {
+    let mut h = strict(&[]);
+    h.pod(asks("short", 16, 1));
+    h.pod(asks("long", 4, 2));
+    check(h.run_binds(), "bind default/short -> n\nbind default/long -> n");
+    h.bound("short", "n");
+    h.bound("long", "n");
+    // If `long` met it, it is on node 1; else on node 0.
+    h.gone("short");
+    h.pod(asks("four", 4, 4));
+    check(h.run_binds(), "");
+    assert!(message(&h, "four").contains("has not seen 1 pod(s) yet"), "{}", message(&h, "four"));
+    h.object(report("n", 2, "Restricted", &[("uid-long", "16-19", &[4, 5])]));
+    h.sleep(20);
+    check(h.run_binds(), "bind default/four -> n");
+}
+
+#[test]
 fn evictions_are_not_tried_where_only_the_agent_is_waited_for() {
     let mut h = strict(&[("uid-old", "16", &[4, 5])]);
     h.pod(asks("old", 1, 2).priority(1).on("n"));

@@ -289,6 +289,11 @@ impl World {
 
     /// The scheduler ends, and another one is shown what the API server has.
     fn restart(&mut self) {
+        // Who came and went unseen before it only the old one knew.
+        let nodes: Vec<String> = self.kubelets.keys().cloned().collect();
+        for node in nodes {
+            self.report_of(&node);
+        }
         let mut fresh = start(self.bug);
         fresh.now = self.h.now;
         for (name, kubelet) in &self.kubelets {
