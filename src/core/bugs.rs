@@ -119,6 +119,20 @@ pub enum Bug {
     TopologyIgnored,
     /// Labels and levels that change while members wait at barriers are not looked at.
     TopologyNotRechecked,
+    /// Pods that the agent has not seen count for nothing.
+    UnseenIgnored,
+    /// What pods had that are gone is never free.
+    GoneHolds,
+    /// Pods are taken to arrive in the order in which they were made.
+    OrderIgnored,
+    /// What a kubelet may do is taken for what it does.
+    ChanceIgnored,
+    /// Pods that others bound ask kubelets for nothing.
+    StrangersIgnored,
+    /// What a node's agent says later changes nothing of its machine.
+    MachineStale,
+    /// Refusals of kubelets are not counted.
+    RefusalsIgnored,
 }
 
 #[cfg(any(test, feature = "seeded-bugs"))]
@@ -179,6 +193,18 @@ impl Bug {
         Self::PolicyStale,
         Self::TopologyIgnored,
         Self::TopologyNotRechecked,
+    ];
+
+    /// Mistakes with what nodes are inside. Histories and worlds have no kubelets that could
+    /// refuse a pod: streams of pods on model kubelets find them.
+    pub const ALIGNED: &[Self] = &[
+        Self::UnseenIgnored,
+        Self::GoneHolds,
+        Self::OrderIgnored,
+        Self::ChanceIgnored,
+        Self::StrangersIgnored,
+        Self::MachineStale,
+        Self::RefusalsIgnored,
     ];
 }
 

@@ -13,6 +13,7 @@ mod governance;
 #[cfg(test)]
 mod governance_tests;
 mod index;
+mod inside;
 mod journal;
 mod kin;
 #[cfg(test)]
@@ -38,6 +39,7 @@ mod volumes;
 pub use away::AwayId;
 pub use data::{Data, MAX_DATA, MAX_DATUM};
 pub use gangs::{Gang, Standing};
+pub use inside::{Holder, Inside, NodeDevices};
 pub use kin::{GroupId, GroupKey};
 pub use node_set::NodeSet;
 pub use node_topologies::{MAX_NODE_TOPOLOGIES, NodeTopologies, Report};
@@ -101,6 +103,7 @@ pub struct Cluster {
     data: Data,
     gangs: Arc<gangs::Gangs>,
     insides: NodeTopologies,
+    vigil: inside::Vigil,
     sites: Arc<sites::Sites>,
     topologies: crate::topology::Topologies,
     /// Grows with every node that comes or goes, or has other labels.
@@ -170,6 +173,7 @@ impl Cluster {
             data: self.data.clone(),
             gangs: Arc::clone(&self.gangs),
             insides: self.insides.clone(),
+            vigil: self.vigil.clone(),
             sites: Arc::clone(&self.sites),
             topologies: self.topologies.clone(),
             labelled: self.labelled,
@@ -242,7 +246,7 @@ impl Cluster {
         if before.is_none() {
             self.live.insert(node);
             self.live_count += 1;
-            self.insides.place(node, Some(name));
+            self.insides.place(node, Some(name), self.bugs);
         }
         self.weigh_node(node, true);
         let actions = self.actions_since(node, before.as_ref());
@@ -264,7 +268,7 @@ impl Cluster {
         self.weigh_node(node, false);
         self.live.remove(node);
         self.live_count -= 1;
-        self.insides.place(node, None);
+        self.insides.place(node, None, self.bugs);
         self.labelled += 1;
         let empty = info.pods.is_empty();
         let slot = self.infos.get_mut(node.index());

@@ -33,6 +33,7 @@ impl Core {
             Input::Object(object) => self.upsert_object(now, *object),
             Input::ObjectGone(kind, key) => self.delete_object(now, kind, &key),
             Input::Ended(kind, change) => self.member_ended(now, kind, change),
+            Input::Refused(pod) => self.pod_failed(now, &pod),
             Input::RelistStarted(kind) => self.relists[kind as usize] += 1,
             Input::RelistDone(kind) => self.sweep(now, kind),
             Input::BindDone { pod, attempt, result } => self.bind_done(now, &pod, attempt, result),
@@ -82,7 +83,12 @@ impl Core {
                 change.actions = change.actions.without(Actions::UPDATE_NODE_TAINT);
             }
         }
+        if change.before.is_none() {
+            let made = node.metadata.creation_timestamp.unwrap_or_default();
+            self.node_came(now, change.node, Tick(made.0));
+        }
         for &pod in &change.came {
+            self.expect_report(now, pod);
             self.assigned(now, pod, None);
             self.gang_stirred(pod, false);
         }
@@ -110,6 +116,8 @@ impl Core {
         if let Some(node) = self.cluster.remove_node(name) {
             // Gangs first: nobody refused them, so they do not back off.
             self.node_shut(now, node, "was deleted");
+            self.node_went(node);
+            self.forget_refusals(node);
             self.node_lost(now, node, name);
             // Whoever was there is in no domain any more.
             self.fence_news = true;
@@ -209,6 +217,9 @@ impl Core {
     }
 
     fn delete_object(&mut self, now: Tick, kind: Kind, key: &ObjectKey) {
+        if kind == Kind::RefusedPod {
+            return;
+        }
         if kind.is_node_report() {
             return self.node_report_gone(now, kind, &key.name);
         }
@@ -306,6 +317,7 @@ impl Core {
             return self.malformed("Pod", error);
         }
         if matches!(wire.status.phase.as_str(), "Succeeded" | "Failed") {
+            self.pod_failed(now, wire);
             return self.delete_pod(now, &meta.namespace, &meta.name);
         }
         let key = key_text(&meta.namespace, &meta.name);
@@ -386,6 +398,8 @@ impl Core {
             owner: Owner::of(meta),
             crew: None,
             settled: u64::MAX,
+            bound: None,
+            predicted: None,
         };
         read(&mut pod, wire, self.relists[Kind::Pod as usize]);
         (pod.priority, pod.may_preempt) = self.rank_of(wire);
@@ -585,6 +599,7 @@ impl Core {
     /// nobody is told before that is.
     fn put(&mut self, now: Tick, id: PodId, wire: &k8s::Pod) {
         if self.cluster.put(id, &wire.spec.node_name) {
+            self.expect_report(now, id);
             self.assigned(now, id, None);
         }
     }
@@ -598,6 +613,7 @@ impl Core {
         }
         self.bound(now, id);
         self.recharge(now, id, wire);
+        self.expect_report(now, id);
         self.assigned(now, id, None);
     }
 
@@ -714,6 +730,7 @@ impl Core {
                 self.topology_news |= self.cluster.topologies_mut().sweep(seen);
             }
             report if report.is_node_report() => self.sweep_node_reports(now, report),
+            Kind::RefusedPod => {}
             policy if policy.is_policy() => {
                 if self.cluster.policies_mut().sweep(policy, seen) {
                     self.policy_changed(now, policy);

@@ -3,18 +3,22 @@
 //! Owns what news mean for whoever waits. Kept verdicts and scores follow by themselves: news of a
 //! node are a change of that node in the journal.
 
+use std::sync::Arc;
+
 use super::Core;
 use crate::cluster::News;
 use crate::framework::{Actions, ClusterEvent, Resource, Subject};
 use crate::io::{Kind, Object, Tick};
+use crate::numa::Machine;
 
 impl Core {
     /// An agent reports what a node is inside.
     pub(super) fn node_reported(&mut self, now: Tick, object: &Object) {
         let (kind, name) = (object.kind(), &object.metadata().name);
         let seen = self.relists[kind as usize];
-        match self.cluster.set_node_topology(object, seen) {
-            Ok(news) => self.node_news(now, name, news),
+        let before = self.machine(name);
+        match self.cluster.set_node_topology(now, object, seen) {
+            Ok(news) => self.node_news(now, name, news, before),
             Err(error) => {
                 let label = match kind {
                     Kind::NodeTopology => "NodeTopology",
@@ -30,8 +34,9 @@ impl Core {
 
     /// A report is gone.
     pub(super) fn node_report_gone(&mut self, now: Tick, kind: Kind, name: &str) {
+        let before = self.machine(name);
         let news = self.cluster.remove_node_topology(kind, name);
-        self.node_news(now, name, news);
+        self.node_news(now, name, news, before);
     }
 
     /// A list is complete: reports that it did not show are gone.
@@ -41,7 +46,13 @@ impl Core {
         }
     }
 
-    fn node_news(&mut self, now: Tick, name: &str, news: News) {
+    fn machine(&self, name: &str) -> Option<Arc<Machine>> {
+        let node = self.cluster.node_by_name(name)?;
+        self.cluster.view(node).machine().cloned()
+    }
+
+    /// `before`: the machine that was known.
+    fn node_news(&mut self, now: Tick, name: &str, news: News, before: Option<Arc<Machine>>) {
         let (actions, label) = match news {
             News::None => return,
             News::Added => (Actions::ADD, "NodeTopologyAdd"),
@@ -53,5 +64,10 @@ impl Core {
         let subject = Subject::Node { node, before: None };
         let event = ClusterEvent { resource: Resource::NodeTopology, actions, label, subject };
         self.queue_event(now, &event);
+        self.node_heard(now, node, before.is_some());
+        let after = self.cluster.view(node).machine();
+        if after.is_some_and(|after| before.is_none_or(|before| !Arc::ptr_eq(&before, after))) {
+            self.node_changed_inside(now, node);
+        }
     }
 }

@@ -10,6 +10,7 @@ use super::selector::is_empty_term;
 use super::volumes::compile_volumes;
 use super::{
     Features, HostPort, NodeTerm, NodeTerms, PodRequests, PodVolumes, Related, ResourceTable,
+    aligned,
 };
 use crate::cluster::{AwayId, GroupId, NodeId, Owner};
 use crate::framework::ProfileId;
@@ -70,6 +71,9 @@ pub struct PodShape {
     pub named: Box<[Box<str>]>,
     /// What plugins read of it beside the rest, by plugin.
     pub facets: Box<[(&'static str, Box<str>)]>,
+    /// What it asks of a kubelet that aligns CPUs, memory and devices, whoever schedules it;
+    /// none if nothing of it is ever aligned.
+    pub aligned: Option<Arc<crate::numa::Pod>>,
     /// What policies say of its scores; filled in by the cluster.
     pub scoring: Option<Arc<Scoring>>,
 }
@@ -104,6 +108,13 @@ impl PodStage {
             Self::Assumed(node) | Self::Bound(node) => Some(node),
         }
     }
+}
+
+/// Devices that a pod is expected to get, by resource and id, both sorted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Predicted {
+    /// Resource, and ids of its devices.
+    pub devices: Box<[(Arc<str>, Box<[Arc<str>]>)]>,
 }
 
 /// A pod as the core keeps it.
@@ -165,6 +176,10 @@ pub struct Pod {
     pub crew: Option<crate::cluster::CrewId>,
     /// When it was last compared with other pods and objects.
     pub settled: u64,
+    /// When it was first seen bound.
+    pub bound: Option<Tick>,
+    /// Which devices it is expected to get, while it is on a node.
+    pub predicted: Option<Arc<Predicted>>,
 }
 
 /// The image name with a tag: `:latest` where none is given.
@@ -208,6 +223,7 @@ pub fn compile_pod(
             features: Features::default(),
             named: Box::default(),
             facets: Box::default(),
+            aligned: aligned(pod),
             scoring: None,
         };
     }
@@ -239,6 +255,7 @@ pub fn compile_pod(
         features: Features::required(spec),
         named: named(spec),
         facets: Box::default(),
+        aligned: aligned(pod),
         scoring: None,
     }
 }

@@ -37,9 +37,12 @@ impl Harness {
     }
 
     pub(super) fn with(profile: Profile) -> Self {
-        let core = Core::new(Config { profiles: vec![profile], ..Config::default() });
+        Self::of(Config { profiles: vec![profile], ..Config::default() })
+    }
+
+    pub(super) fn of(config: Config) -> Self {
         Self {
-            core,
+            core: Core::new(config),
             now: Tick::default().after_secs(START),
             version: 0,
             pods: BTreeMap::new(),
@@ -105,6 +108,21 @@ impl Harness {
             uid: pod.metadata.uid,
         };
         self.apply(Input::Pod(Change::Delete(key)));
+    }
+
+    /// Whether a pod was sent and is not gone.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.pods.contains_key(name)
+    }
+
+    /// A pod has ended: it is still there, and no pod for anybody.
+    pub(super) fn forget(&mut self, name: &str) {
+        self.pods.remove(name);
+    }
+
+    /// Pods as last sent.
+    pub(super) fn known(&self) -> Vec<k8s::Pod> {
+        self.pods.values().cloned().collect()
     }
 
     pub(super) fn relist(&mut self, kind: Kind, items: impl FnOnce(&mut Self)) {
