@@ -5,15 +5,18 @@
 //! 5,000 nodes also for pods spread over zones and hosts, for pods kept apart, for
 //! gangs of 1,000 as a whole and for gangs of whole nodes within one block or rack, one
 //! that fits none among them, for gangs of whole nodes that have to push others out of a
-//! full cluster, and the time to load a full cluster. No API server takes part.
+//! full cluster, for pods with GPUs and CPUs of their own on nodes whose agents say what
+//! they are inside, and the time to load a full cluster. No API server takes part.
 //! `cargo bench --bench core -- topology` runs only the part of that name: `shapes`,
-//! `relations`, `gangs`, `topology`, `preemption` or `load`.
+//! `relations`, `gangs`, `topology`, `preemption`, `inside` or `load`.
 
 use std::time::{Duration, Instant};
 
 use muster_api::k8s;
+use muster_core::framework::{PluginArgs, Registry};
 use muster_core::io::{Change, Input, Kind, Object, Tick};
-use muster_core::{Config, Core, Outcome};
+use muster_core::{Config, Core, Outcome, Profile};
+use serde_json::json;
 
 const PODS: usize = 10_000;
 const SHAPES: usize = 500;
@@ -45,6 +48,12 @@ fn main() {
     if runs("preemption") {
         preempting(5_000, 512, None);
         preempting(5_000, 512, Some("block"));
+    }
+    if runs("inside") {
+        inside(5_000, &[]);
+        inside(5_000, &["NodeNumaFit"]);
+        inside(5_000, &["GpuLinks"]);
+        inside(5_000, &["NodeNumaFit", "GpuLinks"]);
     }
     if runs("load") {
         load(5_000, 150_000);
@@ -257,6 +266,63 @@ fn preempting(nodes: usize, members: usize, level: Option<&str>) {
     report(&format!("{nodes} nodes, {members} preempt{place}"), &[took]);
 }
 
+/// Guaranteed pods with 1, 2 and 4 GPUs on machines with eight of them behind switches, whose
+/// kubelets are restricted and give CPUs alone: with these plugins beside the default ones.
+fn inside(nodes: usize, plugins: &[&str]) {
+    let args = PluginArgs::default();
+    let all = Profile::defaults().iter().copied().chain(plugins.iter().map(|name| (*name, 1)));
+    let profile = Profile::build("muster", all, &args, &Registry::in_tree()).expect("a profile");
+    let config = Config { profiles: vec![profile], ..Config::default() };
+    let mut core = cluster_of(config, nodes);
+    for node in 0..nodes {
+        core.apply(Tick(0), Input::Object(Box::new(machine(node))));
+    }
+    for i in 0..PODS {
+        let gpus = 1 << (i % 3);
+        let mut pod = pod(i, 3_000 * gpus, "");
+        let resources = &mut pod.spec.containers[0].resources.requests;
+        resources.insert("nvidia.com/gpu".to_owned(), k8s::Quantity::from_units(gpus));
+        pod.status.qos_class = "Guaranteed".to_owned();
+        core.apply(Tick(i as i64), Input::Pod(Change::Upsert(Box::new(pod))));
+    }
+    let with = if plugins.is_empty() { "neither".to_owned() } else { plugins.join(", ") };
+    report(&format!("{nodes} nodes, {with}"), &decide_all(&mut core));
+}
+
+/// What an agent says of a node that nobody uses.
+fn machine(node: usize) -> Object {
+    let uuid = |gpu: u32| format!("GPU-{node}-{gpu}");
+    let gpu = |gpu: u32| {
+        json!({"uuid": uuid(gpu), "numa": gpu / 4, "nvlinks": {"total": 18, "active": 18}})
+    };
+    let device = |gpu: u32| {
+        json!({"resource": "nvidia.com/gpu", "id": uuid(gpu), "numa": [gpu / 4], "state": "Free"})
+    };
+    let pairs = (0..8_u32).flat_map(|b| (0..b).map(move |a| (a, b)));
+    let links = pairs.map(|(a, b)| {
+        let path = if a / 4 == b / 4 { "NODE" } else { "SYS" };
+        json!({"a": a, "b": b, "path": path, "nvlinks": 18, "megabytesPerSecond": 370_800})
+    });
+    let object = json!({
+        "metadata": {"name": format!("node-{node}"), "resourceVersion": "1"},
+        "hardware": {
+            "hash": "h",
+            "numa": [
+                {"id": 0, "socket": 0, "cpus": "0-15", "distances": [10, 21]},
+                {"id": 1, "socket": 1, "cpus": "16-31", "distances": [21, 10]},
+            ],
+            "gpus": (0..8).map(gpu).collect::<Vec<_>>(),
+            "links": links.collect::<Vec<_>>(),
+        },
+        "kubelet": {"version": "v1.37.1", "topologyManager": {"policy": "Restricted"},
+            "cpuManager": {"static": true}},
+        "status": {"sequence": 1, "podSet": {"count": 0},
+            "devices": (0..8).map(device).collect::<Vec<_>>(),
+            "numa": [{"id": 0, "cpusFree": "0-15"}, {"id": 1, "cpusFree": "16-31"}]},
+    });
+    Object::NodeTopology(serde_json::from_value(object).expect("a report"))
+}
+
 fn selector(key: &str, value: &str) -> k8s::LabelSelector {
     let match_labels = [(key.to_owned(), value.to_owned())].into();
     k8s::LabelSelector { match_labels, ..Default::default() }
@@ -274,7 +340,11 @@ fn load(nodes: usize, pods: usize) {
 }
 
 fn cluster(nodes: usize) -> Core {
-    let mut core = Core::new(Config::default());
+    cluster_of(Config::default(), nodes)
+}
+
+fn cluster_of(config: Config, nodes: usize) -> Core {
+    let mut core = Core::new(config);
     core.apply(Tick(0), Input::RelistStarted(Kind::Node));
     for i in 0..nodes {
         let mut node = k8s::Node::default();

@@ -139,14 +139,31 @@ fn scores(out: &mut String, e: &Explanation, mut fit: Vec<(&String, &NodeVerdict
     let mut heading = vec!["  NODE".to_owned(), "TOTAL".to_owned()];
     heading.extend(plugins.iter().map(ToString::to_string));
     let mut rows = vec![heading];
-    for (name, verdict) in fit {
-        let mark = if *name == e.suggested_host { "*" } else { " " };
+    for (name, verdict) in &fit {
+        let mark = if **name == e.suggested_host { "*" } else { " " };
         let number = |n: Option<i64>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
         let mut row = vec![format!("{mark} {name}"), number(verdict.total)];
         row.extend(plugins.iter().map(|p| number(verdict.scores.get(p).copied())));
         rows.push(row);
     }
     grid(out, &rows, 1);
+    notes(out, e, &fit);
+}
+
+/// What plugins say of scores in words: of the best nodes, if any do.
+fn notes(out: &mut String, e: &Explanation, fit: &[(&String, &NodeVerdict)]) {
+    let mut rows = vec![["  NODE", "PLUGIN", "SAYS"].map(str::to_owned).to_vec()];
+    for (name, verdict) in fit.iter().take(NAMED) {
+        let mark = if **name == e.suggested_host { "*" } else { " " };
+        let row = |(plugin, note): (&&str, &String)| {
+            vec![format!("{mark} {name}"), (*plugin).to_owned(), note.clone()]
+        };
+        rows.extend(verdict.notes.iter().map(row));
+    }
+    if rows.len() > 1 {
+        out.push('\n');
+        grid(out, &rows, 3);
+    }
 }
 
 /// What the code of a verdict means.

@@ -181,6 +181,13 @@ impl Cluster {
         }
     }
 
+    /// Notes which devices a pod on a node is expected to get.
+    pub fn predict(&mut self, pod: PodId, set: Option<Arc<crate::model::Predicted>>) {
+        if let Some(record) = self.pod_mut(pod) {
+            record.predicted = set;
+        }
+    }
+
     // ---- nodes -------------------------------------------------------------
 
     /// Nodes that exist.

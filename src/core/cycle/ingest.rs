@@ -11,7 +11,7 @@ use crate::cluster::{GroupKey, NodeBefore, NodeId, Owner, object_key};
 use crate::framework::{Actions, ClusterEvent, ProfileId, Resource, Subject};
 use crate::gang::Api;
 use crate::io::{Change, Input, Kind, Object, ObjectKey, PodRef, Reply, Tick};
-use crate::model::{LabelSet, Pod, PodId, PodShape, PodStage, Taint, TaintEffect};
+use crate::model::{LabelSet, Pod, PodId, PodShape, PodStage, Predicted, Taint, TaintEffect};
 use crate::queue::{QueueCx, Reach};
 use crate::report::Observation;
 
@@ -386,6 +386,8 @@ impl Core {
             owner: Owner::of(meta),
             crew: None,
             settled: u64::MAX,
+            bound: None,
+            predicted: None,
         };
         read(&mut pod, wire, self.relists[Kind::Pod as usize]);
         (pod.priority, pod.may_preempt) = self.rank_of(wire);
@@ -584,7 +586,11 @@ impl Core {
     /// Puts a bound pod on its node. On one that is not known it helps nobody, so
     /// nobody is told before that is.
     fn put(&mut self, now: Tick, id: PodId, wire: &k8s::Pod) {
-        if self.cluster.put(id, &wire.spec.node_name) {
+        let here = self.cluster.put(id, &wire.spec.node_name);
+        // What was expected of the kubelet when it was bound, whoever bound it.
+        let devices = wire.metadata.annotations.get(annotations::PREDICTED_DEVICES);
+        self.cluster.predict(id, devices.and_then(|text| Predicted::parse(text)).map(Arc::new));
+        if here {
             self.assigned(now, id, None);
         }
     }

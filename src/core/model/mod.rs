@@ -11,6 +11,7 @@ mod migration;
 pub mod node_topology;
 mod pod;
 mod ports;
+mod predicted;
 mod related;
 mod requests;
 mod selector;
@@ -25,7 +26,9 @@ pub use intern::{Interner, Sym};
 pub use labels::{LabelSet, Selector};
 pub use migration::{BuiltIn, Migrated, Provisioner, migrate};
 pub use node_topology::NodeTopology;
-pub use pod::{Pod, PodId, PodShape, PodStage, ShapeId, compile_pod, normalized_image_name};
+pub use pod::{
+    Pod, PodId, PodShape, PodStage, Predicted, ShapeId, compile_pod, normalized_image_name,
+};
 pub use ports::HostPort;
 pub use related::{AffinityTerm, PodTerms, Related, Scope, SpreadConstraint, TermId, TermKind};
 pub use requests::{PodRequests, ResId, ResourceTable, Resources, is_scalar_resource};

@@ -106,6 +106,13 @@ impl PodStage {
     }
 }
 
+/// Devices that a pod is expected to get, by resource and id, both sorted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Predicted {
+    /// Resource, and ids of its devices.
+    pub devices: Box<[(Arc<str>, Box<[Arc<str>]>)]>,
+}
+
 /// A pod as the core keeps it.
 #[derive(Clone, Debug)]
 pub struct Pod {
@@ -165,6 +172,10 @@ pub struct Pod {
     pub crew: Option<crate::cluster::CrewId>,
     /// When it was last compared with other pods and objects.
     pub settled: u64,
+    /// When it was first seen bound.
+    pub bound: Option<Tick>,
+    /// Which devices it is expected to get, while it is on a node.
+    pub predicted: Option<Arc<Predicted>>,
 }
 
 /// The image name with a tag: `:latest` where none is given.

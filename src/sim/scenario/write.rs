@@ -32,14 +32,18 @@ fn taints(list: &[Taint]) -> Value {
 fn node(group: &NodeGroup) -> Value {
     let labels: Map<String, Value> =
         group.labels.iter().map(|(key, value)| (key.clone(), json!(value.text()))).collect();
-    json!({
+    let mut node = json!({
         "name": group.name.text(),
         "count": group.count,
         "labels": labels,
         "taints": taints(&group.taints),
         "allocatable": resources(&group.allocatable),
         "unschedulable": group.unschedulable,
-    })
+    });
+    if let Some(machine) = group.machine {
+        node["machine"] = json!(machine.name());
+    }
+    node
 }
 
 fn pod_spec(pod: &Pod) -> Value {
