@@ -98,11 +98,13 @@ pub enum Kind {
     EndedNative,
     /// Members of scheduler-plugins' pod groups that have ended.
     EndedCoscheduled,
+    /// Pods that have failed: perhaps because a kubelet refused them.
+    RefusedPod,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Node,
         Self::Pod,
         Self::Namespace,
@@ -129,6 +131,7 @@ impl Kind {
         Self::EndedMember,
         Self::EndedNative,
         Self::EndedCoscheduled,
+        Self::RefusedPod,
     ];
     /// How many kinds there are.
     pub const COUNT: usize = Self::ALL.len();
@@ -156,6 +159,12 @@ impl Kind {
     #[must_use]
     pub const fn is_ended(self) -> bool {
         matches!(self, Self::EndedMember | Self::EndedNative | Self::EndedCoscheduled)
+    }
+
+    /// Whether nothing is decided before all objects of this kind are known.
+    #[must_use]
+    pub const fn is_awaited(self) -> bool {
+        !matches!(self, Self::RefusedPod)
     }
 
     /// Whether objects of this kind say what a node is inside.
@@ -329,6 +338,8 @@ pub enum Input {
     /// A member of a pod group that has ended; told apart from pods that have not, because
     /// two watches show the two, and they are not in step.
     Ended(Kind, Change<k8s::Pod>),
+    /// A pod has failed: perhaps because its kubelet refused it.
+    Refused(Box<k8s::Pod>),
     /// A full list of `Kind` begins (first list, or the watch was lost).
     RelistStarted(Kind),
     /// The list is complete: objects of `Kind` not upserted since the start are gone.

@@ -312,5 +312,7 @@ pub(crate) fn model_pod(wire: &k8s::Pod, shape: crate::model::ShapeId) -> Pod {
         owner: crate::cluster::Owner::of(meta),
         crew: None,
         settled: u64::MAX,
+        bound: None,
+        predicted: None,
     }
 }

@@ -267,6 +267,21 @@ pub(super) const QUARANTINED: Family = counter(
     &[],
     "Number of pods whose scheduling cycle panicked; they are not tried again until they change.",
 );
+pub(super) const KUBELET_REFUSALS: Family = counter(
+    "muster_kubelet_refusals_total",
+    &["reason"],
+    "Number of pods of ours that kubelets refused because they could not align their resources, by the kubelet's reason.",
+);
+pub(super) const NODES_AVOIDED: Family = counter(
+    "muster_node_quarantines_total",
+    &["reason"],
+    "Number of times that a node was avoided for a while because its kubelet had refused pods, by the kubelet's reason.",
+);
+pub(super) const AVOIDED: Family = gauge(
+    "muster_nodes_avoided",
+    &[],
+    "Number of nodes that are avoided because their kubelets refused pods, counted once for each thing that was asked of them.",
+);
 pub(super) const WATCH_EVENTS: Family = counter(
     "muster_watch_events_total",
     &["kind"],

@@ -58,6 +58,8 @@ struct Inner {
     bind_seconds: HistogramVec,
     malformed: IntCounterVec,
     quarantined: IntCounterVec,
+    refusals: IntCounterVec,
+    quarantines: IntCounterVec,
     audit_violations: IntCounterVec,
     extender_calls: IntCounterVec,
     extender_seconds: HistogramVec,
@@ -91,6 +93,7 @@ struct Pending {
     pods: IntGauge,
     nodes: IntGauge,
     asking: IntGauge,
+    avoided: IntGauge,
 }
 
 impl Metrics {
@@ -127,6 +130,8 @@ impl Metrics {
             bind_seconds: make.histograms(families::BIND_DURATION),
             malformed: make.counters(families::MALFORMED),
             quarantined: make.counters(families::QUARANTINED),
+            refusals: make.counters(families::KUBELET_REFUSALS),
+            quarantines: make.counters(families::NODES_AVOIDED),
             audit_violations: make.counters(families::AUDIT_VIOLATIONS),
             extender_calls: make.counters(families::EXTENDER_CALLS),
             extender_seconds: make.histograms(families::EXTENDER_DURATION),
@@ -222,13 +227,17 @@ impl Metrics {
             Observation::Quarantined { .. } => {
                 inner.quarantined.with_label_values(&[] as &[&str]).inc();
             }
+            Observation::Refused { reason } => inner.refusals.with_label_values(&[reason]).inc(),
+            Observation::NodeAvoided { reason } => {
+                inner.quarantines.with_label_values(&[reason]).inc();
+            }
         }
     }
 
     /// Sizes of the queues and of the cache.
     pub fn set_pending(&self, counts: &PendingCounts) {
-        let Pending { active, backoff, unschedulable, gated, assumed, pods, nodes, asking } =
-            &self.0.pending;
+        let pending = &self.0.pending;
+        let Pending { active, backoff, unschedulable, gated, assumed, pods, nodes, .. } = pending;
         for (gauge, count) in [
             (active, counts.active),
             (backoff, counts.backoff),
@@ -237,7 +246,8 @@ impl Metrics {
             (assumed, counts.assumed),
             (pods, counts.pods),
             (nodes, counts.nodes),
-            (asking, counts.asking),
+            (&pending.asking, counts.asking),
+            (&pending.avoided, counts.avoided),
         ] {
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
@@ -429,6 +439,7 @@ impl Pending {
             pods: cache.with_label_values(&["pods"]),
             nodes: cache.with_label_values(&["nodes"]),
             asking: make.gauges(families::EXTENDER_WAITING).with_label_values(&[] as &[&str]),
+            avoided: make.gauges(families::AVOIDED).with_label_values(&[] as &[&str]),
         }
     }
 }

@@ -37,7 +37,10 @@ muster_gang_preemption_touched_gangs_total counter \n\
 muster_gang_preemption_victims_total counter \n\
 muster_gang_preemptions_total counter \n\
 muster_gang_scheduling_duration_seconds histogram \n\
+muster_kubelet_refusals_total counter reason
 muster_malformed_objects_total counter kind
+muster_node_quarantines_total counter reason
+muster_nodes_avoided gauge \n\
 muster_pending_gangs gauge queue
 muster_pod_group_status_lag_seconds histogram \n\
 muster_pod_group_status_writes_total counter result

@@ -15,7 +15,7 @@ use muster_core::io::{Effect, Input, Kind, Request};
 use muster_core::report::{Observation, PolicyReport};
 use muster_core::{CacheView, QueueView, Reload, ReloadError};
 use tokio::sync::mpsc::error::TryRecvError;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::{error, info, warn};
 
 use super::clock::Clock;
@@ -119,12 +119,15 @@ pub(super) struct Owner {
     /// When the core was last compared with its checker's picture.
     pub(super) compared: Instant,
     pub(super) verbosity: u8,
+    /// Told when pods that kubelets refuse are to be watched.
+    pub(super) refusals: Arc<Notify>,
 }
 
 impl Owner {
     /// Runs until nobody can send any more.
     pub(super) fn run(mut self) {
         self.look_at_verbosity();
+        self.look_for_refusals();
         let mut last = Instant::now();
         let mut more = false;
         loop {
@@ -218,6 +221,7 @@ impl Owner {
             }
             Message::Reload(reload, answer) => {
                 let done = self.core.reload(self.clock.now(), *reload);
+                self.look_for_refusals();
                 let _ = answer.send(done.map(|()| self.core.core().version()));
                 1
             }
@@ -233,7 +237,7 @@ impl Owner {
             && !self.lists.contains(&kind)
         {
             self.lists.push(kind);
-            if self.listed_at.is_none() && Kind::ALL.iter().all(|k| self.lists.contains(k)) {
+            if self.listed_at.is_none() && Kind::ALL.iter().all(|k| !k.is_awaited() || self.lists.contains(k)) {
                 self.listed.all.store(true, Ordering::Release);
                 self.listed_at = Some(Instant::now());
                 info!("caches are filled");
@@ -305,6 +309,13 @@ impl Owner {
         answers.extend(self.writer.submit(rest));
         for answer in answers {
             self.apply(answer);
+        }
+    }
+
+    /// Pods that have failed are watched from when somebody counts refusals.
+    fn look_for_refusals(&self) {
+        if self.core.core().counts_refusals() {
+            self.refusals.notify_one();
         }
     }
 

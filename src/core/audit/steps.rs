@@ -95,7 +95,7 @@ impl Audit {
                 self.policies.remove(*kind, key);
             }
             // Of other kinds the checker knows nothing: it judges no plugin that reads them.
-            Input::ObjectGone(..) | Input::Permit { .. } | Input::Data(_) => {}
+            Input::ObjectGone(..) | Input::Refused(_) | Input::Permit { .. } | Input::Data(_) => {}
         }
         for preemptor in std::mem::take(&mut self.world.lost) {
             self.plans.forget(&preemptor);

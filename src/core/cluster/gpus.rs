@@ -5,12 +5,14 @@
 
 use std::sync::Arc;
 
-use super::{Cluster, NodeView};
+use muster_api::muster::labels::{GPU_CLIQUE, NVLINK_DOMAIN};
+
+use super::{Cluster, Gang, NodeId, NodeView};
 use crate::gpu_links::{Demand, Links, Shares, Wiring};
 use crate::hash::TextMap;
 use crate::io::Tick;
 use crate::model::node_topology::NodeHardware;
-use crate::model::{PodShape, ResId};
+use crate::model::{PodId, PodShape, ResId, Sym};
 
 /// Most bytes of tables. One of eight GPUs has 2 KiB, one of sixteen half a megabyte.
 const MAX_TABLE_BYTES: usize = 64 << 20;
@@ -81,6 +83,40 @@ impl Cluster {
         let id = self.resources.get(resource);
         let known = self.demands.0.iter().find(|(own, _)| Some(*own) == id);
         known.map_or_else(|| Demand::default().shares(), |(_, demand)| demand.shares())
+    }
+}
+
+impl Cluster {
+    /// Notes which NVLink domain a node is in, as its report says it.
+    pub(super) fn note_domain(&mut self, node: NodeId) {
+        let known = self.insides.known(node);
+        let domain = known.and_then(|known| known.topology.hardware.nvlink_domain.clone());
+        let domain = domain.map(|domain| Arc::make_mut(&mut self.syms).intern(&domain));
+        let before = self.infos.get(node.index()).nvlink_domain;
+        if before != domain {
+            self.infos.get_mut(node.index()).nvlink_domain = domain;
+            self.in_domains -= usize::from(before.is_some());
+            self.in_domains += usize::from(domain.is_some());
+            self.labelled += 1;
+        }
+    }
+
+    /// What a node has as a label that topologies name.
+    pub(crate) fn level_value(&self, node: NodeId, key: &str) -> Option<Sym> {
+        let info = self.node(node);
+        let label = |key: &str| info.label(self.syms.get(key)?);
+        match key {
+            NVLINK_DOMAIN => info.nvlink_domain.or_else(|| label(GPU_CLIQUE)),
+            key => label(key),
+        }
+    }
+
+    /// Whether members of a gang do better in one NVLink domain: there are some, somebody goes
+    /// by links, and the gang asks for devices.
+    pub(super) fn prefers_domains(&self, gang: &Gang, links: bool) -> bool {
+        let asks =
+            |pod: &PodId| self.pod(*pod).is_some_and(|pod| !self.shape(pod.shape).named.is_empty());
+        links && self.has_label(NVLINK_DOMAIN) && gang.members.first().is_some_and(asks)
     }
 }
 

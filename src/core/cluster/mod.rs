@@ -12,7 +12,9 @@ mod gangs;
 mod governance;
 #[cfg(test)]
 mod governance_tests;
+mod gpus;
 mod index;
+mod inside;
 mod journal;
 mod kin;
 #[cfg(test)]
@@ -38,6 +40,7 @@ mod volumes;
 pub use away::AwayId;
 pub use data::{Data, MAX_DATA, MAX_DATUM};
 pub use gangs::{Gang, Standing};
+pub use inside::{Holder, Inside, NodeDevices};
 pub use kin::{GroupId, GroupKey};
 pub use node_set::NodeSet;
 pub use node_topologies::{MAX_NODE_TOPOLOGIES, NodeTopologies, Report};
@@ -59,6 +62,7 @@ pub(crate) use volumes::{is_bound_to, object_key};
 use std::sync::Arc;
 
 use muster_api::k8s;
+use muster_api::muster::labels::{GPU_CLIQUE, NVLINK_DOMAIN};
 
 use crate::bugs::{Bugs, bug};
 use crate::model::{
@@ -101,6 +105,10 @@ pub struct Cluster {
     data: Data,
     gangs: Arc<gangs::Gangs>,
     insides: NodeTopologies,
+    demands: gpus::Demands,
+    /// Nodes that are in an NVLink domain larger than a node.
+    in_domains: usize,
+    vigil: inside::Vigil,
     sites: Arc<sites::Sites>,
     topologies: crate::topology::Topologies,
     /// Grows with every node that comes or goes, or has other labels.
@@ -170,6 +178,9 @@ impl Cluster {
             data: self.data.clone(),
             gangs: Arc::clone(&self.gangs),
             insides: self.insides.clone(),
+            demands: self.demands.clone(),
+            in_domains: self.in_domains,
+            vigil: self.vigil.clone(),
             sites: Arc::clone(&self.sites),
             topologies: self.topologies.clone(),
             labelled: self.labelled,
@@ -178,13 +189,6 @@ impl Cluster {
             kin: Arc::clone(&self.kin),
             tally: self.tally.clone(),
             namespaces_seen: Arc::clone(&self.namespaces_seen),
-        }
-    }
-
-    /// Notes which devices a pod on a node is expected to get.
-    pub fn predict(&mut self, pod: PodId, set: Option<Arc<crate::model::Predicted>>) {
-        if let Some(record) = self.pod_mut(pod) {
-            record.predicted = set;
         }
     }
 
@@ -250,6 +254,7 @@ impl Cluster {
             self.live.insert(node);
             self.live_count += 1;
             self.insides.place(node, Some(name));
+            self.note_domain(node);
         }
         self.weigh_node(node, true);
         let actions = self.actions_since(node, before.as_ref());
@@ -272,6 +277,7 @@ impl Cluster {
         self.live.remove(node);
         self.live_count -= 1;
         self.insides.place(node, None);
+        self.note_domain(node);
         self.labelled += 1;
         let empty = info.pods.is_empty();
         let slot = self.infos.get_mut(node.index());
@@ -616,6 +622,9 @@ impl Cluster {
 
     /// Whether any node has a label.
     pub(crate) fn has_label(&self, key: &str) -> bool {
+        if key == NVLINK_DOMAIN {
+            return self.in_domains > 0 || self.has_label(GPU_CLIQUE);
+        }
         self.index.has_key(&self.syms, key)
     }
 

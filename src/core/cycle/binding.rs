@@ -175,6 +175,10 @@ impl Core {
                 continue;
             };
             let reserved = reserve.reserve(&placed).and_then(|()| reserve.volumes(&placed));
+            let devices = reserved.is_ok().then(|| reserve.devices(&placed)).flatten();
+            if devices.is_some() {
+                self.cluster.predict(pod, devices);
+            }
             let taken = match reserved {
                 Ok(Some(plan)) => {
                     self.cluster.volumes_mut().assume(pod, plan).map_err(Status::error)
@@ -355,6 +359,7 @@ impl Core {
         let left = self.cluster.kind_of(pod)?;
         self.cluster.volumes_mut().revert(pod);
         let node = self.cluster.displace(pod)?;
+        self.cluster.forget_devices(pod);
         self.cluster.reap(node);
         Some(left)
     }

@@ -33,6 +33,7 @@ impl Core {
             Input::Object(object) => self.upsert_object(now, *object),
             Input::ObjectGone(kind, key) => self.delete_object(now, kind, &key),
             Input::Ended(kind, change) => self.member_ended(now, kind, change),
+            Input::Refused(pod) => self.pod_failed(now, &pod),
             Input::RelistStarted(kind) => self.relists[kind as usize] += 1,
             Input::RelistDone(kind) => self.sweep(now, kind),
             Input::BindDone { pod, attempt, result } => self.bind_done(now, &pod, attempt, result),
@@ -74,7 +75,11 @@ impl Core {
             return self.malformed("Node", "a Node without metadata.name was skipped".into());
         }
         let seen = self.relists[Kind::Node as usize];
+        let (_, had_domains) = self.domains();
         let mut change = self.cluster.upsert_node(node, seen);
+        if self.domains().1 != had_domains {
+            self.scheduling_policies_changed(now);
+        }
         if let Some(before) = &change.before {
             let now = self.cluster.node(change.node);
             // A cordon helps nobody; its end is told as a change of taints.
@@ -82,7 +87,12 @@ impl Core {
                 change.actions = change.actions.without(Actions::UPDATE_NODE_TAINT);
             }
         }
+        if change.before.is_none() {
+            let made = node.metadata.creation_timestamp.unwrap_or_default();
+            self.node_came(now, change.node, Tick(made.0));
+        }
         for &pod in &change.came {
+            self.expect_report(now, pod);
             self.assigned(now, pod, None);
             self.gang_stirred(pod, false);
         }
@@ -110,6 +120,8 @@ impl Core {
         if let Some(node) = self.cluster.remove_node(name) {
             // Gangs first: nobody refused them, so they do not back off.
             self.node_shut(now, node, "was deleted");
+            self.node_went(node);
+            self.forget_refusals(node);
             self.node_lost(now, node, name);
             // Whoever was there is in no domain any more.
             self.fence_news = true;
@@ -209,6 +221,9 @@ impl Core {
     }
 
     fn delete_object(&mut self, now: Tick, kind: Kind, key: &ObjectKey) {
+        if kind == Kind::RefusedPod {
+            return;
+        }
         if kind.is_node_report() {
             return self.node_report_gone(now, kind, &key.name);
         }
@@ -306,6 +321,7 @@ impl Core {
             return self.malformed("Pod", error);
         }
         if matches!(wire.status.phase.as_str(), "Succeeded" | "Failed") {
+            self.pod_failed(now, wire);
             return self.delete_pod(now, &meta.namespace, &meta.name);
         }
         let key = key_text(&meta.namespace, &meta.name);
@@ -337,6 +353,7 @@ impl Core {
             return;
         };
         let shape = self.compile(wire, Some(ProfileId(profile as u16)));
+        self.cluster.note_demand(now, &shape);
         let pod = self.insert_pod(now, key, wire, shape);
         self.nomination_shown(now, pod, &wire.status.nominated_node_name);
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
@@ -591,6 +608,7 @@ impl Core {
         let devices = wire.metadata.annotations.get(annotations::PREDICTED_DEVICES);
         self.cluster.predict(id, devices.and_then(|text| Predicted::parse(text)).map(Arc::new));
         if here {
+            self.expect_report(now, id);
             self.assigned(now, id, None);
         }
     }
@@ -604,6 +622,7 @@ impl Core {
         }
         self.bound(now, id);
         self.recharge(now, id, wire);
+        self.expect_report(now, id);
         self.assigned(now, id, None);
     }
 
@@ -720,6 +739,7 @@ impl Core {
                 self.topology_news |= self.cluster.topologies_mut().sweep(seen);
             }
             report if report.is_node_report() => self.sweep_node_reports(now, report),
+            Kind::RefusedPod => {}
             policy if policy.is_policy() => {
                 if self.cluster.policies_mut().sweep(policy, seen) {
                     self.policy_changed(now, policy);

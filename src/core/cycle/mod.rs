@@ -30,6 +30,7 @@ mod pre_bind;
 mod preempt;
 mod prepare;
 mod prepare_classes;
+mod quarantine;
 mod reload;
 mod remind;
 mod round;
@@ -41,6 +42,7 @@ mod survey;
 #[cfg(test)]
 mod tests;
 mod trial;
+mod vigil;
 mod words;
 
 pub(crate) use inspect::{Going, Waiting};
@@ -238,6 +240,10 @@ pub struct Core {
     fence_news: bool,
     /// What is said of gangs.
     words: IdMap<GangId, words::Words>,
+    /// Nodes that are waited for.
+    vigil: vigil::Vigil,
+    /// Kubelets that refuse pods.
+    quarantine: quarantine::Quarantine,
     /// When the present attempt began, by the stopwatch.
     begun: u64,
     effects: Vec<Effect>,
@@ -261,10 +267,14 @@ impl Core {
         };
         let mut cluster = Cluster::with(bugs);
         cluster.set_score_plugins(govern::score_plugins(config.profiles.iter()));
+        let by_scheduler = names.map(|(i, p)| (Arc::clone(p.scheduler_name()), i)).collect();
+        let profiles: Vec<Arc<Profile>> = config.profiles.into_iter().map(Arc::new).collect();
         Self {
             cluster,
-            by_scheduler: names.map(|(i, p)| (Arc::clone(p.scheduler_name()), i)).collect(),
-            profiles: config.profiles.into_iter().map(Arc::new).collect(),
+            by_scheduler,
+            vigil: vigil::Vigil::new(&profiles),
+            quarantine: quarantine::Quarantine::default(),
+            profiles,
             version: 0,
             by_key: TextMap::default(),
             queue: Queue::new(config.backoff, config.max_in_unschedulable_secs).with(bugs),
@@ -325,6 +335,7 @@ impl Core {
 
     /// Lets time pass: backoffs end, waits time out.
     pub fn advance(&mut self, now: Tick) {
+        self.cluster.fade_demand(now);
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         self.queue.advance(&cx);
         while let Some(&(due, pod)) = self.timers.first() {
@@ -339,6 +350,8 @@ impl Core {
         self.gang_timers(now);
         self.remind(now);
         self.refusals_end(now);
+        self.look_in_on_nodes(now);
+        self.end_quarantines(now);
     }
 
     /// When [`Core::advance`] next has something to do.
@@ -348,7 +361,8 @@ impl Core {
         let reminder = self.reminders.first().map(|(due, _)| *due);
         let refusal = self.refusals.first().map(|(due, _)| *due);
         let gang = self.rounds.next_deadline();
-        let own = timer.into_iter().chain(reminder).chain(refusal).chain(gang);
+        let nodes = self.vigil.next_deadline().into_iter().chain(self.quarantine.next_deadline());
+        let own = timer.into_iter().chain(reminder).chain(refusal).chain(gang).chain(nodes);
         own.chain(self.queue.next_deadline()).min()
     }
 
@@ -690,6 +704,7 @@ impl Core {
             asking: self.asking.len(),
             pods: self.cluster.pod_count(),
             nodes: self.cluster.node_count(),
+            avoided: self.cluster.avoided(),
         }
     }
 

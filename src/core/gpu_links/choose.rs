@@ -55,8 +55,8 @@ impl Links {
         // Smaller is better. One GPU has no links to lose, so what is not well goes first.
         let rough = |set: GpuMask| {
             let unwell = (set & unwell).count_ones();
-            let wish = if alone { 1 - unwell } else { unwell };
-            ((set & now.broken).count_ones(), wish, self.rank(set))
+            let (wish, rank) = if alone { (1 - unwell, 0) } else { (unwell, self.rank(set)) };
+            ((set & now.broken).count_ones(), wish, rank)
         };
         let mut best: Option<((u32, u32, u16), u16, GpuMask)> = None;
         for set in subsets(now.free, size).filter(|set| allowed(*set, limits)) {
@@ -96,9 +96,8 @@ impl Links {
 }
 
 fn allowed(set: GpuMask, limits: &[Limit]) -> bool {
-    let within = |limit: &Limit| {
-        limit.iter().all(|(side, count)| (set & side).count_ones() == *count)
-    };
+    let within =
+        |limit: &Limit| limit.iter().all(|(side, count)| (set & side).count_ones() == *count);
     limits.is_empty() || limits.iter().any(within)
 }
 

@@ -64,6 +64,7 @@ impl Links {
             let as_good = sets.iter().filter(sound).filter(|set| Some(key(set)) == first);
             aligned[size] = as_good.copied().collect();
         }
+        let (rank, points) = (rank.into_boxed_slice(), points.into_boxed_slice());
         Self { whole: Whole::new(count, &aligned), wiring, rank, points }
     }
 
@@ -85,10 +86,12 @@ impl Links {
         self.points[usize::from(set)]
     }
 
-    /// Whether a set is one of the best of its size, and nothing of it is down.
+    /// Whether a set is one of the best of its size, and nothing of it is down. One GPU always is,
+    /// as far as links go.
     #[must_use]
     pub fn is_aligned(&self, set: GpuMask) -> bool {
-        self.rank(set) == 0 && set & self.wiring.down == 0
+        let best = self.rank(set) == 0 || set.count_ones() == 1;
+        best && set & self.wiring.down == 0
     }
 
     /// How many whole sets of each of the [`SIZES`](super::SIZES) can be had out of these GPUs, one
@@ -150,8 +153,8 @@ fn rings(wiring: &Wiring) -> Vec<u32> {
     let link = |a: usize, b: usize| wiring.bandwidth[a * count + b];
     let mut rings = vec![0_u32; sets];
     let any = if count > 1 { link(0, 1) } else { 0 };
-    let pairs = (0..count).flat_map(|a| (0..a).map(move |b| (a, b)));
-    if pairs.into_iter().all(|(a, b)| link(a, b) == any && link(b, a) == any) {
+    let mut pairs = (0..count).flat_map(|a| (0..a).map(move |b| (a, b)));
+    if pairs.all(|(a, b)| link(a, b) == any && link(b, a) == any) {
         // Behind switches all rings are alike.
         let linked = (0..sets).filter(|set| set.count_ones() > 1);
         linked.for_each(|set| rings[set] = any);

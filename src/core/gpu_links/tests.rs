@@ -95,7 +95,11 @@ fn behind_switches_what_is_near_stays_together() {
             ("a pair that is left", &[1, 2, 4, 5, 6, 7], 2, &[1, 2]),
         ],
     );
-    check("gb200", machine!("gb200"), &[("one side", &[], 2, &[0, 1]), ("all", &[], 4, &[0, 1, 2, 3])]);
+    check(
+        "gb200",
+        machine!("gb200"),
+        &[("one side", &[], 2, &[0, 1]), ("all", &[], 4, &[0, 1, 2, 3])],
+    );
 }
 
 #[test]
@@ -122,7 +126,10 @@ fn what_is_not_well_goes_to_work_that_needs_no_links() {
     );
     let (links, now) = links(machine!("b200-degraded"));
     let eight = links.choose(now, 8, &[], [5, 5, 5]).unwrap();
-    assert!(eight.points < 60 && !eight.aligned, "slow links are not as good as it gets: {eight:?}");
+    assert!(
+        eight.points < 60 && !eight.aligned,
+        "slow links are not as good as it gets: {eight:?}"
+    );
 }
 
 #[test]
@@ -201,7 +208,11 @@ fn what_was_asked_for_fades() {
     // 1406 GPUs in eights against 2812 in pairs (three counts as a pair of three).
     assert_eq!(demand.shares(), [11, 0, 5]);
     assert!(demand.settle(300_000_000));
-    assert_eq!(demand, { let mut new = Demand::default(); new.settle(300_000_000); new });
+    assert_eq!(demand, {
+        let mut new = Demand::default();
+        new.settle(300_000_000);
+        new
+    });
     assert!(!demand.settle(0), "time does not go back");
 }
 
@@ -221,11 +232,16 @@ fn parts_are_taken_where_the_largest_profile_stays() {
     assert_eq!(mig::left(profiles, mig::slices(0, 4)).0, 4);
 
     // The 1g.5gb of GPU 0 (seven of them) and of GPU 1 (one, beside 4g and 2g).
-    let parts: Vec<mig::Part> = gpus.iter().enumerate().flat_map(|(at, gpu)| {
-        let devices = gpu.mig.iter().flat_map(|mig| &mig.devices);
-        let own = devices.filter(|device| *device.profile == *"1g.5gb");
-        own.filter_map(|device| device.placement).map(move |(start, size)| (at, mig::slices(start, size)))
-    }).collect();
+    let parts: Vec<mig::Part> = gpus
+        .iter()
+        .enumerate()
+        .flat_map(|(at, gpu)| {
+            let devices = gpu.mig.iter().flat_map(|mig| &mig.devices);
+            let own = devices.filter(|device| *device.profile == *"1g.5gb");
+            own.filter_map(|device| device.placement)
+                .map(move |(start, size)| (at, mig::slices(start, size)))
+        })
+        .collect();
     let divided = |used: [mig::Slices; 2]| used.map(|used| mig::Divided { profiles, used });
     let one = |used: [mig::Slices; 2], parts: &[mig::Part]| {
         let (chosen, lost) = mig::choose(&divided(used), parts, 1)?;

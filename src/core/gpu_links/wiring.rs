@@ -100,7 +100,8 @@ const fn class(path: PciPath) -> u32 {
 
 /// Network devices that are up, as near as any is and below the same host bridge at least.
 fn near_nics(hardware: &NodeHardware, gpu: usize) -> u64 {
-    let usable = hardware.nics.iter().enumerate().take(64).filter(|(_, nic)| nic.rdma && nic.active);
+    let usable =
+        hardware.nics.iter().enumerate().take(64).filter(|(_, nic)| nic.rdma && nic.active);
     let way = |nic: &crate::model::node_topology::Nic| {
         nic.gpu_paths.get(gpu).map_or(u32::MAX, |path| class(*path))
     };

@@ -4,6 +4,7 @@
 //! Owns the translation from wire objects to what plugins read. Must never hold
 //! cluster state, or keep a wire object alive longer than its translation.
 
+mod aligned;
 mod features;
 mod intern;
 mod labels;
@@ -36,6 +37,7 @@ pub use selector::{NodeMatcher, NodeTerm, NodeTerms};
 pub use taint::{Effect as TaintEffect, Taint, tolerates};
 pub use volumes::{Disk, PodVolume, PodVolumes};
 
+pub(crate) use aligned::aligned;
 pub(crate) use requests::{amount_of, is_extended_resource};
 pub(crate) use selector::{aggregate, is_empty_term};
 pub use validate::{label_key_errors, label_value_errors};

@@ -9,7 +9,7 @@ use super::requests::is_extended_resource;
 use super::selector::is_empty_term;
 use super::volumes::compile_volumes;
 use super::{
-    Features, HostPort, NodeTerm, NodeTerms, PodRequests, PodVolumes, Related, ResourceTable,
+    aligned, Features, HostPort, NodeTerm, NodeTerms, PodRequests, PodVolumes, Related, ResourceTable,
 };
 use crate::cluster::{AwayId, GroupId, NodeId, Owner};
 use crate::framework::ProfileId;
@@ -70,6 +70,9 @@ pub struct PodShape {
     pub named: Box<[Box<str>]>,
     /// What plugins read of it beside the rest, by plugin.
     pub facets: Box<[(&'static str, Box<str>)]>,
+    /// What it asks of a kubelet that aligns CPUs, memory and devices, whoever schedules it;
+    /// none if nothing of it is ever aligned.
+    pub aligned: Option<Arc<crate::numa::Pod>>,
     /// What policies say of its scores; filled in by the cluster.
     pub scoring: Option<Arc<Scoring>>,
 }
@@ -219,6 +222,7 @@ pub fn compile_pod(
             features: Features::default(),
             named: Box::default(),
             facets: Box::default(),
+            aligned: aligned(pod),
             scoring: None,
         };
     }
@@ -250,6 +254,7 @@ pub fn compile_pod(
         features: Features::required(spec),
         named: named(spec),
         facets: Box::default(),
+        aligned: aligned(pod),
         scoring: None,
     }
 }

@@ -18,7 +18,9 @@ mod distribute;
 mod hints;
 mod machine;
 mod mask;
+mod memo;
 mod memory_manager;
+mod orders;
 mod pod;
 mod refusal;
 mod take;
@@ -34,6 +36,8 @@ pub use machine::{
     Scope, Settings, Usage,
 };
 pub use mask::Mask;
+pub use memo::Memo;
+pub use orders::{after, all_admitted};
 pub use pod::{Container, Pod, WholePod};
 pub use refusal::{Cause, Reason};
 pub use take::reserve;

@@ -92,6 +92,16 @@ pub enum Observation {
         /// The pod and the panic's message.
         error: String,
     },
+    /// A kubelet refused a pod of ours.
+    Refused {
+        /// The kubelet's reason.
+        reason: &'static str,
+    },
+    /// A node is avoided for a while, because its kubelet refuses pods.
+    NodeAvoided {
+        /// The kubelet's reason.
+        reason: &'static str,
+    },
     /// An object could not be understood and was skipped.
     Malformed {
         /// Kind.

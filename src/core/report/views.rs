@@ -93,6 +93,9 @@ pub struct PendingCounts {
     pub pods: usize,
     /// Nodes known.
     pub nodes: usize,
+    /// Nodes that are avoided because their kubelets refuse pods, counted once for each
+    /// thing that was asked of them.
+    pub avoided: usize,
 }
 
 /// What is said of scheduling policies, and what they say of gangs.

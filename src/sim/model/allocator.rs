@@ -19,7 +19,10 @@ pub(crate) fn best_effort(
     }
     let value = |set: &[usize]| -> u32 {
         let rest = |at: usize| set[at + 1..].iter();
-        (0..set.len()).flat_map(|at| rest(at).map(move |b| (at, *b))).map(|(at, b)| pair(set[at], b)).sum()
+        (0..set.len())
+            .flat_map(|at| rest(at).map(move |b| (at, *b)))
+            .map(|(at, b)| pair(set[at], b))
+            .sum()
     };
     let mut best: (u32, usize, Vec<Vec<usize>>) = (0, 0, Vec::new());
     let rest = free.len() % size;

@@ -127,7 +127,10 @@ impl Machines {
     /// Reports of what has changed.
     pub(crate) fn take_reports(&mut self, now: Tick) -> Vec<api::NodeTopology> {
         let changed = std::mem::take(&mut self.changed);
-        changed.iter().filter_map(|name| Some(self.nodes.get_mut(name)?.observe(name, now))).collect()
+        changed
+            .iter()
+            .filter_map(|name| Some(self.nodes.get_mut(name)?.observe(name, now)))
+            .collect()
     }
 }
 

@@ -176,7 +176,8 @@ impl Api {
             return self.tell(Notice::Object { object, deleted: false, broken: false });
         }
         if let Object::NodeTopology(_) = object {
-            if let Some(Object::NodeTopology(own)) = self.reports.get(&meta.name).map(|own| &**own) {
+            if let Some(Object::NodeTopology(own)) = self.reports.get(&meta.name).map(|own| &**own)
+            {
                 let own = own.clone();
                 self.put_report(own);
             }

@@ -167,7 +167,8 @@ impl SchedulerSpec {
     #[allow(clippy::needless_update, reason = "with seeded bugs there is one field more")]
     pub fn config(&self, seed: u64) -> Config {
         let plugins = Profile::defaults().iter().copied().filter(|(name, _)| self.has(name));
-        let plugins = plugins.chain(self.with.iter().map(|(name, weight)| (name.as_str(), *weight)));
+        let plugins =
+            plugins.chain(self.with.iter().map(|(name, weight)| (name.as_str(), *weight)));
         let (mut args, registry) = (PluginArgs::default(), Registry::in_tree());
         args.default_preemption.allow_budget_violations = self.allow_budget_violations;
         args.fit.strategy = self.strategy.clone();

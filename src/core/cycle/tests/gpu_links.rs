@@ -4,18 +4,22 @@ use muster_api::k8s;
 use muster_api::muster::annotations::PREDICTED_DEVICES;
 use serde_json::{Value, json};
 
+use super::gang::group;
 use super::harness::{Harness, check};
 use crate::framework::{PluginArgs, Profile, Registry, RegistryError};
 use crate::io::Object;
-use crate::testing::{PodExt as _, SCHEDULER, node, pod, wire};
+use crate::testing::{NodeExt as _, PodExt as _, SCHEDULER, node, pod, wire};
 
 const GPU: &str = "nvidia.com/gpu";
 
 fn profile(args: &Value) -> Result<Profile, RegistryError> {
+    with(args, &[("PrioritySort", 0), ("GpuLinks", 1), ("DefaultBinder", 0)])
+}
+
+fn with(args: &Value, plugins: &[(&str, i64)]) -> Result<Profile, RegistryError> {
     let custom = [("GpuLinks".to_owned(), args.clone())].into();
     let args = PluginArgs { custom, ..PluginArgs::default() };
-    let plugins = [("PrioritySort", 0), ("GpuLinks", 1), ("DefaultBinder", 0)];
-    Profile::build(SCHEDULER, plugins, &args, &Registry::in_tree())
+    Profile::build(SCHEDULER, plugins.iter().copied(), &args, &Registry::in_tree())
 }
 
 fn harness(nodes: &[&str]) -> Harness {
@@ -35,8 +39,10 @@ fn report(name: &str, version: u32, held: &[(&str, &[u32])]) -> Object {
         }
         device
     };
-    let gpu = |gpu: u32| json!({"uuid": format!("GPU-{gpu}"), "numa": gpu / 4,
-        "nvlinks": {"total": 18, "active": 18}});
+    let gpu = |gpu: u32| {
+        json!({"uuid": format!("GPU-{gpu}"), "numa": gpu / 4,
+        "nvlinks": {"total": 18, "active": 18}})
+    };
     let path = |a: u32, b: u32| if a / 4 == b / 4 { "NODE" } else { "SYS" };
     let links = (0..8).flat_map(|b| (0..b).map(move |a| (a, b))).map(|(a, b)| {
         json!({"a": a, "b": b, "path": path(a, b), "nvlinks": 18, "megabytesPerSecond": 370_800})
@@ -175,6 +181,69 @@ fn what_was_asked_for_of_late_weighs() {
     assert_eq!(scores(&h), [90, 97], "that was long ago");
 }
 
+/// Four NVLink domains of two nodes each, in an order that says nothing of them.
+fn rack(links: bool) -> Harness {
+    let plugins = [("PrioritySort", 0), ("NodeResourcesFit", 1), ("DefaultBinder", 0)];
+    let own = if links { &[("GpuLinks", 1)][..] } else { &[] };
+    let plugins: Vec<(&str, i64)> = plugins.iter().chain(own).copied().collect();
+    let mut h = Harness::with(with(&json!({}), &plugins).expect("a profile"));
+    for tray in ["a0", "b0", "c0", "d0", "d1", "b1", "a1", "c1"] {
+        h.node(node(tray).alloc(GPU, "8"));
+        let mut object = report(tray, 1, &[]);
+        if let Object::NodeTopology(report) = &mut object {
+            let hardware = report.hardware.as_mut().expect("hardware");
+            let clique = format!("{}.7", &tray[..1]);
+            hardware.domain = Some(wire(json!({"clique": clique})));
+        }
+        h.object(object);
+    }
+    h
+}
+
+/// Domains of the nodes on which two members of each of four gangs are.
+fn gangs_by_domain(h: &mut Harness, spec: &Value) -> Vec<(String, String)> {
+    let mut pairs = Vec::new();
+    for gang in ["g0", "g1", "g2", "g3"] {
+        h.object(group(gang, spec));
+        for i in 0..2 {
+            h.pod(asks(&format!("{gang}-{i}"), 8).pod_label("muster.dev/pod-group", gang));
+        }
+        let binds = h.run_binds();
+        let domain = |bind: &String| bind.split(" -> ").nth(1).map(|node| node[..1].to_owned());
+        let domains: Vec<String> = binds.iter().filter_map(domain).collect();
+        assert_eq!(domains.len(), 2, "{binds:?}");
+        pairs.push((domains[0].clone(), domains[1].clone()));
+    }
+    pairs
+}
+
+#[test]
+fn members_of_a_gang_are_in_one_nvlink_domain() {
+    let apart = |pairs: &[(String, String)]| pairs.iter().filter(|(a, b)| a != b).count();
+    let plain = json!({"minMember": 2});
+    assert_eq!(apart(&gangs_by_domain(&mut rack(true), &plain)), 0);
+    // Without the plugin it is by chance, and a group may say it itself.
+    assert!(apart(&gangs_by_domain(&mut rack(false), &plain)) > 0);
+    let says = json!({"minMember": 2, "topology": {"required": "muster.dev/nvlink-domain"}});
+    assert_eq!(apart(&gangs_by_domain(&mut rack(false), &says)), 0);
+}
+
+#[test]
+fn what_a_gang_gave_back_nobody_expects() {
+    let plugins =
+        [("PrioritySort", 0), ("NodeResourcesFit", 1), ("GpuLinks", 1), ("DefaultBinder", 0)];
+    let mut h = Harness::with(with(&json!({}), &plugins).expect("a profile"));
+    h.node(node("n").alloc(GPU, "8"));
+    h.object(report("n", 1, &[]));
+    h.object(group("g", &json!({"minMember": 3})));
+    for i in 0..3 {
+        h.pod(asks(&format!("g-{i}"), 4).pod_label("muster.dev/pod-group", "g"));
+    }
+    check(h.run_binds(), "");
+    h.pod(asks("four", 4));
+    check(h.run_binds(), &bind("four", "n", &[0, 1, 2, 3]));
+}
+
 #[test]
 fn explain_shows_the_set_that_would_be_given() {
     let mut h = harness(&["n"]);
@@ -193,8 +262,14 @@ fn explain_shows_the_set_that_would_be_given() {
 #[test]
 fn wrong_arguments_are_named() {
     let table = [
-        (json!({"damagePoints": 101}), "GpuLinks: args.damagePoints: Invalid value: 101: not in valid range [0, 100]"),
-        (json!({"damage": 1}), "GpuLinks: args.damage: unknown field `damage`, expected `damagePoints`"),
+        (
+            json!({"damagePoints": 101}),
+            "GpuLinks: args.damagePoints: Invalid value: 101: not in valid range [0, 100]",
+        ),
+        (
+            json!({"damage": 1}),
+            "GpuLinks: args.damage: unknown field `damage`, expected `damagePoints`",
+        ),
     ];
     for (args, expected) in table {
         assert_eq!(profile(&args).err().map(|error| error.to_string()).as_deref(), Some(expected));

@@ -108,7 +108,7 @@ impl Score for GpuLinks {
 
     fn note(&self, state: &State, shape: &PodShape, node: NodeView<'_>) -> Option<String> {
         let asked: &Asked = state.as_ref()?.downcast_ref()?;
-        offer::offer(asked, shape, node, None).map(|offer| offer.words(node))
+        offer::offer(asked, shape, node, None).map(|offer| offer.words())
     }
 }
 

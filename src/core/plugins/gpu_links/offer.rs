@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::cluster::{Cluster, NodeDevices, NodeView};
-use crate::gpu_links::{GpuMask, Limit, MAX_GPUS, Now, Shares, mig};
+use crate::cluster::{Cluster, Holder, NodeDevices, NodeView};
+use crate::gpu_links::{GpuMask, Limit, MAX_GPUS, Now, Shares, mig, positions};
 use crate::model::node_topology::{Device, DeviceVia, GpuHealth, NodeHardware, NodeTopology};
 use crate::model::{PodId, PodShape, Predicted};
 use crate::numa;
@@ -51,14 +51,14 @@ impl Offer {
     }
 
     /// For people: which GPUs, by number, and how good they are.
-    pub(super) fn words(&self, _node: NodeView<'_>) -> String {
+    pub(super) fn words(&self) -> String {
         let one = |own: &Given| {
-            let gpus: Vec<String> =
-                crate::gpu_links::positions(own.gpus).map(|at| at.to_string()).collect();
+            let gpus: Vec<String> = positions(own.gpus).map(|at| at.to_string()).collect();
             format!("{} on GPU {}", own.resource, gpus.join(","))
         };
         let sets: Vec<String> = self.given.iter().map(one).collect();
-        let kind = if self.given.iter().all(|own| own.aligned) { ", as good as it gets" } else { "" };
+        let kind =
+            if self.given.iter().all(|own| own.aligned) { ", as good as it gets" } else { "" };
         let damage = self.damage.div_ceil(10);
         format!("{}: links {}{kind}, others lose {damage} %", sets.join("; "), self.points)
     }
@@ -173,16 +173,14 @@ fn parts(devices: &NodeDevices<'_>, resource: &Arc<str>, count: usize) -> Option
         gpus.push(mig::Divided { profiles, used: 0 });
     }
     for (device, holder) in devices.topology.devices.iter().zip(&devices.holders) {
-        let held = *holder != crate::cluster::Holder::Free;
+        let held = *holder != Holder::Free;
         let at = device.gpu.map(usize::from).filter(|_| held);
         if let (Some(at), Some(slices)) = (at, placement(hardware, device)) {
             gpus[at].used |= slices;
         }
     }
     let free: Vec<&Device> = devices.free(resource).collect();
-    let place = |device: &&Device| {
-        Some((usize::from(device.gpu?), placement(hardware, device)?))
-    };
+    let place = |device: &&Device| Some((usize::from(device.gpu?), placement(hardware, device)?));
     let places: Vec<mig::Part> = free.iter().filter_map(place).collect();
     let (chosen, damage) = mig::choose(&gpus, &places, count)?;
     let gpu = |at: &usize| places[*at].0;
@@ -215,8 +213,7 @@ fn limits(
     let Some(usage) = usage else { return Vec::new() };
     let side = |near: Option<numa::Mask>| -> GpuMask {
         let own = |device: &&Device| {
-            device.via == DeviceVia::DevicePlugin
-                && device.numa == near.map_or(0, |mask| mask.0)
+            device.via == DeviceVia::DevicePlugin && device.numa == near.map_or(0, |mask| mask.0)
         };
         let bits = devices.iter().filter(own).filter_map(|device| device.gpu);
         bits.filter(|gpu| usize::from(*gpu) < MAX_GPUS).fold(0, |side, gpu| side | 1 << gpu)

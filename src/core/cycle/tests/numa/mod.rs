@@ -1,5 +1,10 @@
 //! NodeNumaFit: no pod goes where the kubelet would refuse it.
 
+mod foreign;
+mod ledger;
+mod quarantine;
+mod waits;
+
 use muster_api::k8s;
 use serde_json::{Value, json};
 
@@ -8,12 +13,17 @@ use crate::framework::{PluginArgs, Profile, Registry};
 use crate::io::Object;
 use crate::testing::{PodExt as _, SCHEDULER, node, pod, wire};
 
-const GPU: &str = "nvidia.com/gpu";
+pub(super) const GPU: &str = "nvidia.com/gpu";
 
-fn harness(args: &Value, nodes: &[&str]) -> Harness {
+pub(super) fn harness(args: &Value, nodes: &[&str]) -> Harness {
     let custom = [("NodeNumaFit".to_owned(), args.clone())].into();
     let args = PluginArgs { custom, ..PluginArgs::default() };
-    let plugins = [("PrioritySort", 0), ("NodeNumaFit", 1), ("DefaultBinder", 0)];
+    let plugins = [
+        ("PrioritySort", 0),
+        ("NodeNumaFit", 1),
+        ("DefaultPreemption", 0),
+        ("DefaultBinder", 0),
+    ];
     let profile = Profile::build(SCHEDULER, plugins, &args, &Registry::in_tree());
     let mut h = Harness::with(profile.expect("a profile"));
     for name in nodes {
@@ -23,7 +33,12 @@ fn harness(args: &Value, nodes: &[&str]) -> Harness {
 }
 
 /// Two NUMA nodes with 16 CPUs and 4 GPUs each; what pods have, by UID: CPUs and GPUs.
-fn report(name: &str, version: u32, policy: &str, held: &[(&str, &str, &[u32])]) -> Object {
+pub(super) fn report(
+    name: &str,
+    version: u32,
+    policy: &str,
+    held: &[(&str, &str, &[u32])],
+) -> Object {
     let owner = |gpu: u32| held.iter().find(|(_, _, gpus)| gpus.contains(&gpu));
     let devices: Vec<Value> = (0..8)
         .map(|gpu| {
@@ -57,7 +72,7 @@ fn report(name: &str, version: u32, policy: &str, held: &[(&str, &str, &[u32])])
     Object::NodeTopology(wire(object))
 }
 
-fn asks(name: &str, cpus: u32, gpus: u32) -> k8s::Pod {
+pub(super) fn asks(name: &str, cpus: u32, gpus: u32) -> k8s::Pod {
     let requests = json!({"cpu": cpus.to_string(), "memory": "1Gi", GPU: gpus.to_string()});
     pod(name).edit(|p| {
         p.status.qos_class = "Guaranteed".to_owned();
@@ -65,7 +80,7 @@ fn asks(name: &str, cpus: u32, gpus: u32) -> k8s::Pod {
     })
 }
 
-fn message(h: &Harness, name: &str) -> String {
+pub(super) fn message(h: &Harness, name: &str) -> String {
     let view = h.core.queue_view();
     let found = view.pods.iter().find(|p| p.pod == format!("default/{name}"));
     found.map(|p| p.message.clone()).unwrap_or_default()
