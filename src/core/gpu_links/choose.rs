@@ -40,7 +40,8 @@ pub struct Choice {
 
 impl Links {
     /// The best set of `size` GPUs that can be had within one of the limits, or anywhere if there
-    /// is none. Among equals the one that leaves most for others, then the first.
+    /// is none. Of those with equal links the one that leaves most for others, then the closest,
+    /// then the first.
     #[must_use]
     pub fn choose(
         &self,
@@ -55,7 +56,7 @@ impl Links {
         // Smaller is better. One GPU has no links to lose, so what is not well goes first.
         let rough = |set: GpuMask| {
             let unwell = (set & unwell).count_ones();
-            let (wish, rank) = if alone { (1 - unwell, 0) } else { (unwell, self.rank(set)) };
+            let (wish, rank) = if alone { (1 - unwell, 0) } else { (unwell, self.rank(set).0) };
             ((set & now.broken).count_ones(), wish, rank)
         };
         let mut best: Option<((u32, u32, u16), u16, GpuMask)> = None;
@@ -64,9 +65,10 @@ impl Links {
             if best.is_some_and(|(known, ..)| known < key) {
                 continue;
             }
-            let damage = self.damage(sound, set, size, shares);
+            let damage = self.damage(sound, set, shares);
             let better = best.is_none_or(|(known, least, first)| {
                 let by = key.cmp(&known).then(damage.cmp(&least));
+                let by = by.then_with(|| self.rank(set).1.cmp(&self.rank(first).1));
                 by.then_with(|| before(set, first)).is_lt()
             });
             if better {
@@ -82,12 +84,13 @@ impl Links {
     }
 
     /// Whole sets that are lost beyond those that are given away, weighted by what is asked for.
-    fn damage(&self, sound: GpuMask, set: GpuMask, size: usize, shares: Shares) -> u16 {
+    fn damage(&self, sound: GpuMask, set: GpuMask, shares: Shares) -> u16 {
         let (before, after) = (self.whole(sound), self.whole(sound & !set));
+        let own = self.whole(set & sound);
         let (mut lost, mut most) = (0, 0);
         for (at, &whole) in SIZES.iter().enumerate() {
             let gone = whole * usize::from(before[at].saturating_sub(after[at]));
-            let used = size / whole * whole;
+            let used = whole * usize::from(own[at]);
             lost += gone.saturating_sub(used) * shares[at] as usize;
             most += 8 * shares[at] as usize;
         }

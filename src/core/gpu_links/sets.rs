@@ -1,7 +1,7 @@
 //! How good each set of GPUs of a machine is.
 //!
 //! Owns the order among sets of one size: the slowest link of the best ring through all of them,
-//! then the sum over their links, then how many have a network device of their own, then how
+//! then the sum over their links, then how many have a network device of their own; and how
 //! close they are. All sets are rated when a machine is first seen; a rating is a look-up.
 
 use std::cmp::Reverse;
@@ -22,12 +22,20 @@ struct Key {
     distance: Reverse<u32>,
 }
 
+impl Key {
+    /// The same but for how close they are.
+    const fn links(self) -> (u32, u64, u32) {
+        (self.ring, self.sum, self.rails)
+    }
+}
+
 /// How good each set of GPUs of a machine is, and how many whole sets there are in each.
 #[derive(Clone, Debug)]
 pub struct Links {
     wiring: Wiring,
-    /// By set: how many better ones of its size there are, without counting equals twice.
-    rank: Box<[u16]>,
+    /// By set: how many better ones of its size there are, without counting equals twice: by
+    /// links and network devices, and by closeness too.
+    rank: Box<[(u16, u16)]>,
     /// By set: its points.
     points: Box<[u8]>,
     whole: Whole,
@@ -41,7 +49,7 @@ impl Links {
         let keys = rate(&wiring);
         let healed = wiring.healed();
         let ever = if healed == wiring { keys.clone() } else { rate(&healed) };
-        let mut rank = vec![0_u16; keys.len()];
+        let mut rank = vec![(0_u16, 0_u16); keys.len()];
         let mut points = vec![100_u8; keys.len()];
         let mut aligned = vec![Vec::new(); count + 1];
         for size in 1..=count {
@@ -50,10 +58,14 @@ impl Links {
             let key = |set: &GpuMask| keys[usize::from(*set)];
             let best = sets.iter().map(|set| ever[usize::from(*set)]).max().unwrap_or_default();
             let farthest = sets.iter().map(|set| key(set).distance.0).max().unwrap_or(0);
+            let (mut by_links, mut last) = (0, None);
             for (at, alike) in sets.chunk_by(|a, b| key(a) == key(b)).enumerate() {
+                let links = Some(key(&alike[0]).links());
+                by_links += u16::from(last.is_some() && last != links);
+                last = links;
                 for set in alike {
                     // At most C(16, 8) groups.
-                    rank[usize::from(*set)] = at as u16;
+                    rank[usize::from(*set)] = (by_links, at as u16);
                     if size > 1 {
                         points[usize::from(*set)] = points_of(key(set), best, farthest);
                     }
@@ -74,9 +86,10 @@ impl Links {
         &self.wiring
     }
 
-    /// How many better sets of its size there are; equal sets have equal ranks.
+    /// How many better sets of its size there are by links and network devices, and by closeness
+    /// too; equal sets have equal ranks.
     #[must_use]
-    pub fn rank(&self, set: GpuMask) -> u16 {
+    pub fn rank(&self, set: GpuMask) -> (u16, u16) {
         self.rank[usize::from(set)]
     }
 
@@ -90,7 +103,7 @@ impl Links {
     /// as far as links go.
     #[must_use]
     pub fn is_aligned(&self, set: GpuMask) -> bool {
-        let best = self.rank(set) == 0 || set.count_ones() == 1;
+        let best = self.rank(set).1 == 0 || set.count_ones() == 1;
         best && set & self.wiring.down == 0
     }
 
@@ -104,7 +117,7 @@ impl Links {
     /// About how many bytes it holds.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.rank.len() * 6 + self.wiring.bandwidth.len() * 8
+        self.rank.len() * 8 + self.wiring.bandwidth.len() * 8
     }
 }
 

@@ -9,13 +9,13 @@ use super::{number, parse, run};
 /// Machines.
 const NODES: u32 = 200;
 /// Minutes of arrivals.
-const MINUTES: i64 = 120;
+const MINUTES: i64 = 180;
 /// Of a hundred pods: how many ask for one, two, four and eight GPUs.
 const MIX: [(i64, i64); 4] = [(50, 1), (20, 2), (18, 4), (12, 8)];
 /// Minutes that a pod runs.
 const RUNTIME: (i64, i64) = (10, 60);
 /// Of what the machines could do at most, how much is asked for, in percent.
-const LOAD: i64 = 100;
+const LOAD: i64 = 90;
 
 /// A trace: pods that arrive at random, with random sizes and runtimes.
 fn trace(seed: u64, scheduler: &str) -> String {

@@ -260,6 +260,47 @@ fn explain_shows_the_set_that_would_be_given() {
 }
 
 #[test]
+fn parts_of_gpus_are_taken_where_the_largest_profile_stays() {
+    let mut h = harness(&["n"]);
+    let profiles = json!([
+        {"name": "1g.5gb", "size": 1, "starts": [0, 1, 2, 3, 4, 5, 6]},
+        {"name": "3g.20gb", "size": 4, "starts": [0, 4]},
+        {"name": "4g.20gb", "size": 4, "starts": [0]},
+        {"name": "7g.40gb", "size": 8, "starts": [0]},
+    ]);
+    let part = |id: &str, profile: &str, start: u32, size: u32| json!({"uuid": id, "profile": profile, "placement": {"start": start, "size": size}});
+    let gpu = |uuid: &str, parts: Value| json!({"uuid": uuid, "mig": {"enabled": true, "devices": parts, "profiles": profiles}});
+    let gpus = json!([
+        gpu("GPU-0", json!([part("a0", "1g.5gb", 0, 1), part("a6", "1g.5gb", 6, 1)])),
+        gpu("GPU-1", json!([part("b0", "4g.20gb", 0, 4), part("b5", "1g.5gb", 5, 1)])),
+    ]);
+    let device = |resource: &str, id: &str, state: &str| json!({"resource": format!("nvidia.com/mig-{resource}"), "id": id, "state": state});
+    h.object(Object::NodeTopology(wire(json!({
+        "metadata": {"name": "n", "resourceVersion": "1"},
+        "hardware": {"gpus": gpus},
+        "kubelet": {"version": "v1.37.1"},
+        "status": {"podSet": {"count": 1}, "devices": [
+            device("1g.5gb", "a0", "Free"), device("1g.5gb", "a6", "Free"),
+            device("1g.5gb", "b5", "Free"), device("4g.20gb", "b0", "Allocated"),
+        ]},
+    }))));
+    let slice = |name: &str| {
+        pod(name).edit(|p| {
+            let requests = json!({"nvidia.com/mig-1g.5gb": "1"});
+            let container = json!({"name": "c", "resources": {"requests": requests}});
+            p.spec.containers = vec![wire(container)];
+        })
+    };
+    // GPU 1 is in use already; of GPU 0 the last slice, so that 4g stays possible.
+    for (name, part) in [("first", "b5"), ("second", "a6"), ("third", "a0")] {
+        h.pod(slice(name));
+        let expected =
+            format!("bind default/{name} -> n {{\"nvidia.com/mig-1g.5gb\":[\"{part}\"]}}");
+        check(h.run_binds(), &expected);
+    }
+}
+
+#[test]
 fn wrong_arguments_are_named() {
     let table = [
         (
