@@ -216,3 +216,44 @@ fn by_reason(out: &mut String, nodes: &[(&String, &NodeVerdict)]) {
     }
     grid(out, &rows, 5);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_plugins_say_is_below_the_scores() {
+        let verdict = |points: i64, note: &str| NodeVerdict {
+            status: "ok",
+            scores: [("GpuLinks", points)].into(),
+            total: Some(points),
+            notes: [("GpuLinks", note.to_owned())].into(),
+            ..NodeVerdict::default()
+        };
+        let nodes = [("a", 87, "GPU 0,1"), ("b", 100, "GPU 4,5")];
+        let explanation = Explanation {
+            pod: "team/p".to_owned(),
+            suggested_host: "b".to_owned(),
+            evaluated_nodes: 2,
+            feasible_nodes: 2,
+            nodes: nodes.map(|(name, points, note)| (name.to_owned(), verdict(points, note))).into(),
+            message: String::new(),
+            preemption: None,
+            gang: None,
+            policies: Vec::new(),
+        };
+        let expected = "\
+pod team/p: 2 of 2 nodes fit
+best node: b
+
+  NODE  TOTAL  GpuLinks
+* b       100       100
+  a        87        87
+
+  NODE  PLUGIN    SAYS
+* b     GpuLinks  GPU 4,5
+  a     GpuLinks  GPU 0,1
+";
+        assert_eq!(table(&explanation), expected);
+    }
+}
