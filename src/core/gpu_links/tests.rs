@@ -1,6 +1,7 @@
 //! Sets on machines as the node agent reports them.
 
 use muster_api::muster;
+use muster_api::muster::node_topology::{GpuState, Hardware};
 use proptest::prelude::*;
 
 use super::{Choice, Demand, GpuMask, Limit, Links, Now, Wiring, mig, positions, subsets};
@@ -13,9 +14,25 @@ macro_rules! machine {
     };
 }
 
+/// What is read of a file: its conditions have no times.
+#[derive(serde::Deserialize)]
+struct File {
+    hardware: Hardware,
+    status: FileStatus,
+}
+
+#[derive(serde::Deserialize)]
+struct FileStatus {
+    #[serde(default)]
+    gpus: Vec<GpuState>,
+}
+
 /// What the agent reports of a machine.
-pub(crate) fn report(text: &str) -> NodeTopology {
-    let wire: muster::NodeTopology = serde_saphyr::from_str(text).expect("a report");
+fn report(text: &str) -> NodeTopology {
+    let file: File = serde_saphyr::from_str(text).expect("a report");
+    let mut wire =
+        muster::NodeTopology { hardware: Some(file.hardware), ..muster::NodeTopology::default() };
+    wire.status.gpus = file.status.gpus;
     NodeTopology::compile(&wire, None).expect("a report without contradictions")
 }
 
