@@ -347,6 +347,7 @@ mod tests {
     use std::sync::Arc;
 
     use muster_core::io::Condition;
+    use muster_core::model::Predicted;
     use serde_json::{Value, json};
 
     use super::*;
