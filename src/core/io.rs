@@ -15,6 +15,7 @@ use muster_api::{k8s, muster};
 use serde_json::Value;
 
 use crate::gang::GangKey;
+use crate::model::Predicted;
 
 /// A point in time: microseconds since the Unix epoch, handed in by the driver.
 ///
@@ -485,6 +486,8 @@ pub enum Effect {
         node: Arc<str>,
         /// Echoed in [`Input::BindDone`].
         attempt: u64,
+        /// The devices that it is expected to get, if any: they go into the same write.
+        devices: Option<Arc<Predicted>>,
     },
     /// Patch the pod's status. A newer patch for the same pod replaces an older one.
     PatchStatus(StatusPatch),

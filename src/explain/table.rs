@@ -139,14 +139,31 @@ fn scores(out: &mut String, e: &Explanation, mut fit: Vec<(&String, &NodeVerdict
     let mut heading = vec!["  NODE".to_owned(), "TOTAL".to_owned()];
     heading.extend(plugins.iter().map(ToString::to_string));
     let mut rows = vec![heading];
-    for (name, verdict) in fit {
-        let mark = if *name == e.suggested_host { "*" } else { " " };
+    for (name, verdict) in &fit {
+        let mark = if **name == e.suggested_host { "*" } else { " " };
         let number = |n: Option<i64>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
         let mut row = vec![format!("{mark} {name}"), number(verdict.total)];
         row.extend(plugins.iter().map(|p| number(verdict.scores.get(p).copied())));
         rows.push(row);
     }
     grid(out, &rows, 1);
+    notes(out, e, &fit);
+}
+
+/// What plugins say of scores in words: of the best nodes, if any do.
+fn notes(out: &mut String, e: &Explanation, fit: &[(&String, &NodeVerdict)]) {
+    let mut rows = vec![["  NODE", "PLUGIN", "SAYS"].map(str::to_owned).to_vec()];
+    for (name, verdict) in fit.iter().take(NAMED) {
+        let mark = if **name == e.suggested_host { "*" } else { " " };
+        let row = |(plugin, note): (&&str, &String)| {
+            vec![format!("{mark} {name}"), (*plugin).to_owned(), note.clone()]
+        };
+        rows.extend(verdict.notes.iter().map(row));
+    }
+    if rows.len() > 1 {
+        out.push('\n');
+        grid(out, &rows, 3);
+    }
 }
 
 /// What the code of a verdict means.
@@ -198,4 +215,45 @@ fn by_reason(out: &mut String, nodes: &[(&String, &NodeVerdict)]) {
         ]);
     }
     grid(out, &rows, 5);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_plugins_say_is_below_the_scores() {
+        let verdict = |points: i64, note: &str| NodeVerdict {
+            status: "ok",
+            scores: [("GpuLinks", points)].into(),
+            total: Some(points),
+            notes: [("GpuLinks", note.to_owned())].into(),
+            ..NodeVerdict::default()
+        };
+        let nodes = [("a", 87, "GPU 0,1"), ("b", 100, "GPU 4,5")];
+        let explanation = Explanation {
+            pod: "team/p".to_owned(),
+            suggested_host: "b".to_owned(),
+            evaluated_nodes: 2,
+            feasible_nodes: 2,
+            nodes: nodes.map(|(name, points, note)| (name.to_owned(), verdict(points, note))).into(),
+            message: String::new(),
+            preemption: None,
+            gang: None,
+            policies: Vec::new(),
+        };
+        let expected = "\
+pod team/p: 2 of 2 nodes fit
+best node: b
+
+  NODE  TOTAL  GpuLinks
+* b       100       100
+  a        87        87
+
+  NODE  PLUGIN    SAYS
+* b     GpuLinks  GPU 4,5
+  a     GpuLinks  GPU 0,1
+";
+        assert_eq!(table(&explanation), expected);
+    }
 }

@@ -273,7 +273,7 @@ impl Engine<'_> {
         let before = self.api.revision();
         let result = match call {
             PodCall::Bind(bind) => {
-                let result = self.api.bind(&bind.pod, &bind.node);
+                let result = self.api.bind(&bind.pod, &bind.node, bind.devices.as_deref());
                 self.refused += u64::from(result.is_err());
                 if result.is_ok() && self.api.node(&bind.node).is_none() {
                     let at = self.now.after_micros(ORPHAN_QUARANTINE);

@@ -47,6 +47,12 @@ pub const VERSION: &str = "v1alpha1";
 pub mod labels {
     /// On a pod: the `PodGroup` of its namespace that it is a member of.
     pub const POD_GROUP: &str = "muster.dev/pod-group";
+    /// Where a topology names a node label: the NVLink domain that a node is in, if that is
+    /// larger than a node. Nodes need not have such a label: its value is what the node's agent
+    /// reports, cluster UUID and clique joined by a dot, or else that of [`GPU_CLIQUE`].
+    pub const NVLINK_DOMAIN: &str = "muster.dev/nvlink-domain";
+    /// On a node: the same, as NVIDIA's GPU Feature Discovery says it.
+    pub const GPU_CLIQUE: &str = "nvidia.com/gpu.clique";
     /// On a pod: its rank, unless the group names another label.
     pub const DEFAULT_RANK: &str = "batch.kubernetes.io/job-completion-index";
 }

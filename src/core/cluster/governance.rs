@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_api::k8s;
+use muster_api::muster::labels::NVLINK_DOMAIN;
 use muster_api::muster::{SchedulingPolicy, TopologyRequest};
 
 use super::kin::{GroupId, GroupKey, MatchKey, MatcherId};
@@ -17,6 +18,7 @@ use crate::bugs::bug;
 use crate::gang::GangId;
 use crate::hash::TextMap;
 use crate::model::{LabelSet, PodId, Scope};
+use crate::plugins::names;
 use crate::policy::{self, Active, GangTerms, Placement, Policy, Scoring, Verdict, judge};
 use crate::report::{PolicyInForce, PolicyView};
 
@@ -250,9 +252,22 @@ impl Cluster {
     /// What policies say of a gang: those that govern every one of its members. One
     /// without members goes by its namespace, as a pod without labels would.
     fn terms_of(&self, id: GangId) -> GangTerms {
-        let Some(gang) = self.gang(id).filter(|_| self.governance.speaks_of_gangs) else {
+        let Some(gang) = self.gang(id) else { return GangTerms::default() };
+        let mut terms = self.terms_by_policy(gang);
+        let plugins = self.governance.plugins.as_ref();
+        let links = plugins.is_some_and(|plugins| plugins.contains(names::GPU_LINKS));
+        if terms.topology.is_none() && self.prefers_domains(gang, links) {
+            let preferred = Some(NVLINK_DOMAIN.to_owned());
+            let near = TopologyRequest { preferred, ..TopologyRequest::default() };
+            terms.topology = Some(Arc::new(near));
+        }
+        terms
+    }
+
+    fn terms_by_policy(&self, gang: &super::Gang) -> GangTerms {
+        if !self.governance.speaks_of_gangs {
             return GangTerms::default();
-        };
+        }
         let groups = gang.members.iter().filter_map(|pod| Some(self.pod(*pod)?.group));
         let sets = groups.map(|group| self.governance.set_of(self.kin.matchers(group)));
         let set = sets.reduce(|one, other| one & other).unwrap_or_else(|| {

@@ -12,6 +12,7 @@ mod gangs;
 mod governance;
 #[cfg(test)]
 mod governance_tests;
+mod gpus;
 mod index;
 mod inside;
 mod journal;
@@ -61,6 +62,7 @@ pub(crate) use volumes::{is_bound_to, object_key};
 use std::sync::Arc;
 
 use muster_api::k8s;
+use muster_api::muster::labels::{GPU_CLIQUE, NVLINK_DOMAIN};
 
 use crate::bugs::{Bugs, bug};
 use crate::model::{
@@ -103,6 +105,9 @@ pub struct Cluster {
     data: Data,
     gangs: Arc<gangs::Gangs>,
     insides: NodeTopologies,
+    demands: gpus::Demands,
+    /// Nodes that are in an NVLink domain larger than a node.
+    in_domains: usize,
     vigil: inside::Vigil,
     sites: Arc<sites::Sites>,
     topologies: crate::topology::Topologies,
@@ -173,6 +178,8 @@ impl Cluster {
             data: self.data.clone(),
             gangs: Arc::clone(&self.gangs),
             insides: self.insides.clone(),
+            demands: self.demands.clone(),
+            in_domains: self.in_domains,
             vigil: self.vigil.clone(),
             sites: Arc::clone(&self.sites),
             topologies: self.topologies.clone(),
@@ -247,6 +254,7 @@ impl Cluster {
             self.live.insert(node);
             self.live_count += 1;
             self.insides.place(node, Some(name), self.bugs);
+            self.note_domain(node);
         }
         self.weigh_node(node, true);
         let actions = self.actions_since(node, before.as_ref());
@@ -269,6 +277,7 @@ impl Cluster {
         self.live.remove(node);
         self.live_count -= 1;
         self.insides.place(node, None, self.bugs);
+        self.note_domain(node);
         self.labelled += 1;
         let empty = info.pods.is_empty();
         let slot = self.infos.get_mut(node.index());
@@ -613,6 +622,9 @@ impl Cluster {
 
     /// Whether any node has a label.
     pub(crate) fn has_label(&self, key: &str) -> bool {
+        if key == NVLINK_DOMAIN {
+            return self.in_domains > 0 || self.has_label(GPU_CLIQUE);
+        }
         self.index.has_key(&self.syms, key)
     }
 

@@ -8,9 +8,11 @@
 use std::sync::Arc;
 
 use super::chunked::Chunked;
+use super::gpus::LinkTables;
 use super::inside::{self, Machines};
 use super::{Cluster, NodeId};
 use crate::bugs::{Bugs, bug};
+use crate::gpu_links::Links;
 use crate::hash::TextMap;
 use crate::io::{Kind, Object, Tick};
 use crate::model::NodeTopology;
@@ -26,6 +28,7 @@ pub struct NodeTopologies {
     /// What is in force, by node that exists.
     column: Chunked<Option<Arc<Known>>>,
     machines: Arc<Machines>,
+    links: Arc<LinkTables>,
     memo: Arc<Memo>,
 }
 
@@ -39,6 +42,8 @@ pub(super) struct Known {
     pub(super) machine: Option<Arc<Machine>>,
     /// What is in use if every pod that was reported is still there.
     pub(super) usage: Usage,
+    /// How good the sets of its GPUs are.
+    pub(super) links: Option<Arc<Links>>,
 }
 
 /// What was reported of a node: by Muster's agent, and by another.
@@ -201,15 +206,26 @@ impl NodeTopologies {
         }
         self.column.grow(node.index() + 1);
         let before = self.column.get_mut(node.index()).take();
-        let machines = Arc::make_mut(&mut self.machines);
-        let known = report.map(|report| Arc::new(Known::of(report, before, machines, bugs)));
+        let tables = (Arc::make_mut(&mut self.machines), Arc::make_mut(&mut self.links));
+        let known = report.map(|report| Arc::new(Known::of(report, before, tables, bugs)));
         *self.column.get_mut(node.index()) = known;
     }
 }
 
 impl Known {
-    fn of(report: Report, before: Option<Arc<Self>>, machines: &mut Machines, bugs: Bugs) -> Self {
+    fn of(
+        report: Report,
+        before: Option<Arc<Self>>,
+        (machines, links): (&mut Machines, &mut LinkTables),
+        bugs: Bugs,
+    ) -> Self {
         let Report { topology, came, .. } = report;
+        let same_hardware =
+            |before: &&Arc<Self>| Arc::ptr_eq(&before.topology.hardware, &topology.hardware);
+        let links = match before.as_ref().filter(same_hardware) {
+            Some(before) => before.links.clone(),
+            None => links.of(&topology.hardware),
+        };
         let same = before.and_then(|before| {
             let machine = before.machine.as_ref()?;
             let same = inside::is_same(machine, &before.topology, &topology);
@@ -218,7 +234,7 @@ impl Known {
         let machine =
             same.or_else(|| inside::machine(&topology).map(|machine| machines.shared(machine)));
         let usage = machine.as_ref().map(|machine| inside::reported(&topology, machine));
-        Self { topology, came, machine, usage: usage.unwrap_or_default() }
+        Self { topology, came, machine, usage: usage.unwrap_or_default(), links }
     }
 }
 
@@ -252,6 +268,7 @@ impl Cluster {
         if let Some(node) = self.index.node(name).filter(|_| news != News::None) {
             self.insides.place(node, Some(name), self.bugs);
             self.note_report(node);
+            self.note_domain(node);
             self.journal.push(node);
         }
     }

@@ -306,12 +306,13 @@ impl Core {
         self.next_attempt += 1;
         let attempt = self.next_attempt;
         let node = Arc::clone(&self.cluster.node(binding.node).name);
-        self.effects.push(Effect::Bind { pod: record.key.clone(), node, attempt });
+        let devices = record.predicted.clone();
+        self.effects.push(Effect::Bind { pod: record.key.clone(), node, attempt, devices });
         if bug!(self.bugs, DoubleBind)
-            && let Some(Effect::Bind { pod, node, attempt }) = self.effects.last().cloned()
+            && let Some(Effect::Bind { pod, node, attempt, devices }) = self.effects.last().cloned()
         {
             self.next_attempt += 1;
-            self.effects.push(Effect::Bind { pod, node, attempt: attempt + 1 });
+            self.effects.push(Effect::Bind { pod, node, attempt: attempt + 1, devices });
         }
         self.set_stage(pod, Stage::Bind { attempt }, None);
         // From now on nobody but the server can keep it from being bound.

@@ -11,7 +11,7 @@ use crate::cluster::{GroupKey, NodeBefore, NodeId, Owner, object_key};
 use crate::framework::{Actions, ClusterEvent, ProfileId, Resource, Subject};
 use crate::gang::Api;
 use crate::io::{Change, Input, Kind, Object, ObjectKey, PodRef, Reply, Tick};
-use crate::model::{LabelSet, Pod, PodId, PodShape, PodStage, Taint, TaintEffect};
+use crate::model::{LabelSet, Pod, PodId, PodShape, PodStage, Predicted, Taint, TaintEffect};
 use crate::queue::{QueueCx, Reach};
 use crate::report::Observation;
 
@@ -75,7 +75,11 @@ impl Core {
             return self.malformed("Node", "a Node without metadata.name was skipped".into());
         }
         let seen = self.relists[Kind::Node as usize];
+        let (_, had_domains) = self.domains();
         let mut change = self.cluster.upsert_node(node, seen);
+        if self.domains().1 != had_domains {
+            self.scheduling_policies_changed(now);
+        }
         if let Some(before) = &change.before {
             let now = self.cluster.node(change.node);
             // A cordon helps nobody; its end is told as a change of taints.
@@ -349,6 +353,7 @@ impl Core {
             return;
         };
         let shape = self.compile(wire, Some(ProfileId(profile as u16)));
+        self.cluster.note_demand(now, &shape);
         let pod = self.insert_pod(now, key, wire, shape);
         self.nomination_shown(now, pod, &wire.status.nominated_node_name);
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
@@ -598,7 +603,11 @@ impl Core {
     /// Puts a bound pod on its node. On one that is not known it helps nobody, so
     /// nobody is told before that is.
     fn put(&mut self, now: Tick, id: PodId, wire: &k8s::Pod) {
-        if self.cluster.put(id, &wire.spec.node_name) {
+        let here = self.cluster.put(id, &wire.spec.node_name);
+        // What was expected of the kubelet when it was bound, whoever bound it.
+        let devices = wire.metadata.annotations.get(annotations::PREDICTED_DEVICES);
+        self.cluster.predict(id, devices.and_then(|text| Predicted::parse(text)).map(Arc::new));
+        if here {
             self.expect_report(now, id);
             self.assigned(now, id, None);
         }

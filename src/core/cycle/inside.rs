@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use muster_api::muster::labels::NVLINK_DOMAIN;
+
 use super::Core;
 use crate::cluster::News;
 use crate::framework::{Actions, ClusterEvent, Resource, Subject};
@@ -16,9 +18,12 @@ impl Core {
     pub(super) fn node_reported(&mut self, now: Tick, object: &Object) {
         let (kind, name) = (object.kind(), &object.metadata().name);
         let seen = self.relists[kind as usize];
-        let before = self.machine(name);
+        let (before, domains) = (self.machine(name), self.domains());
         match self.cluster.set_node_topology(now, object, seen) {
-            Ok(news) => self.node_news(now, name, news, before),
+            Ok(news) => {
+                self.node_news(now, name, news, before);
+                self.domains_since(now, domains);
+            }
             Err(error) => {
                 let label = match kind {
                     Kind::NodeTopology => "NodeTopology",
@@ -34,9 +39,24 @@ impl Core {
 
     /// A report is gone.
     pub(super) fn node_report_gone(&mut self, now: Tick, kind: Kind, name: &str) {
-        let before = self.machine(name);
+        let (before, domains) = (self.machine(name), self.domains());
         let news = self.cluster.remove_node_topology(kind, name);
         self.node_news(now, name, news, before);
+        self.domains_since(now, domains);
+    }
+
+    /// What topologies are made from: a version of it, and whether there are NVLink domains.
+    pub(super) fn domains(&self) -> (u64, bool) {
+        (self.cluster.labelled(), self.cluster.has_label(NVLINK_DOMAIN))
+    }
+
+    /// Gangs go by other domains, perhaps.
+    pub(super) fn domains_since(&mut self, now: Tick, before: (u64, bool)) {
+        let (version, any) = self.domains();
+        self.topology_news |= version != before.0;
+        if any != before.1 {
+            self.scheduling_policies_changed(now);
+        }
     }
 
     /// A list is complete: reports that it did not show are gone.

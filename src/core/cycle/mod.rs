@@ -335,6 +335,7 @@ impl Core {
 
     /// Lets time pass: backoffs end, waits time out.
     pub fn advance(&mut self, now: Tick) {
+        self.cluster.fade_demand(now);
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         self.queue.advance(&cx);
         while let Some(&(due, pod)) = self.timers.first() {

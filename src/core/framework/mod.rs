@@ -262,6 +262,11 @@ pub trait Score {
         0
     }
 
+    /// What people should know of the score of a node, beside the number.
+    fn note(&self, _state: &State, _shape: &PodShape, _node: NodeView<'_>) -> Option<String> {
+        None
+    }
+
     /// Rating by class, if scores depend on more than shape and node.
     fn by_class(&self) -> Option<&dyn ClassScore> {
         None

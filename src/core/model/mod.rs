@@ -12,6 +12,7 @@ mod migration;
 pub mod node_topology;
 mod pod;
 mod ports;
+mod predicted;
 mod related;
 mod requests;
 mod selector;

@@ -128,6 +128,9 @@ pub struct NodeVerdict {
     /// Their sum; only of nodes that fit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<i64>,
+    /// What plugins say of their scores in words, as which devices the pod would get.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub notes: BTreeMap<&'static str, String>,
 }
 
 fn short(code: Code) -> &'static str {
@@ -343,6 +346,7 @@ fn score(
             total = i64::saturating_add(total, weighted);
         }
         verdict.total = Some(total);
+        verdict.notes = prepared.notes(profile, shape, cluster.view(*node)).collect();
         if total > most {
             (most, best) = (total, Vec::new());
         }

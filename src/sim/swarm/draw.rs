@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_api::k8s::{PriorityClass, Quantity, ResourceList, Taint};
+use muster_core::plugins::ScoringStrategy;
 
 use super::focus::Focus;
 use super::{contend, gangs, near, pods, policies};
@@ -173,6 +174,7 @@ fn draw_nodes(draw: &mut Draw) -> Vec<NodeGroup> {
                 taints: taints(draw),
                 allocatable: allocatable(draw),
                 unschedulable: draw.chance(8),
+                machine: None,
             })
         })
         .collect()
@@ -186,6 +188,8 @@ fn draw_scheduler(draw: &mut Draw) -> SchedulerSpec {
         max_backoff: initial + draw.one(&[0, 1, 4, 8]),
         retry_unschedulable: draw.one(&[5, 30, 300, 3600]),
         without: Vec::new(),
+        with: Vec::new(),
+        strategy: ScoringStrategy::default(),
         allow_budget_violations: false,
     };
     if draw.chance(30) {

@@ -5,6 +5,7 @@
 
 mod bugs;
 mod golden;
+mod gpus;
 mod properties;
 mod scenarios;
 mod swarm;

@@ -167,9 +167,10 @@ impl Harness {
     /// Nominations are not shown: see `nominated`.
     fn text(&mut self, effect: &Effect) -> Option<String> {
         let text = match effect {
-            Effect::Bind { pod, node, attempt } => {
+            Effect::Bind { pod, node, attempt, devices } => {
                 self.binds.insert(pod.name.to_string(), (pod.clone(), *attempt));
-                format!("bind {pod} -> {node}")
+                let devices = devices.as_ref().map(|set| format!(" {}", set.text()));
+                format!("bind {pod} -> {node}{}", devices.unwrap_or_default())
             }
             Effect::Group(says) => {
                 let gave_up = if says.gave_up { " (gave up)" } else { "" };

@@ -14,6 +14,7 @@ mod gang_permit;
 mod gang_preempt;
 mod gang_room;
 mod gang_rounds;
+mod gpu_links;
 mod harness;
 mod holds;
 mod inside;
