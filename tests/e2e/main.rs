@@ -9,6 +9,7 @@ mod approval;
 mod budgets;
 mod custom_plugin;
 mod elect;
+mod examples;
 mod extender;
 mod failover;
 mod force;
