@@ -23,6 +23,7 @@ mod placement;
 mod pod_group;
 mod points;
 mod policies;
+mod quickstart;
 mod reload;
 mod serve;
 mod several;
