@@ -17,6 +17,8 @@ mod manifest;
 mod nodes;
 mod print;
 mod queue;
+#[cfg(test)]
+mod reference_tests;
 mod run;
 mod shell;
 pub mod simulate;

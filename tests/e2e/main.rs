@@ -31,3 +31,4 @@ mod support;
 mod surface;
 mod topology;
 mod volumes;
+mod why;
