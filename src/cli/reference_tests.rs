@@ -53,8 +53,7 @@ fn the_page_of_the_configuration_is_what_the_code_does() {
     let registry = Registry::default();
     let own = Configuration::load_with(None, registry.plugins()).unwrap();
     let file = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
-    let upstream =
-        Configuration::parse_with(Path::new("file"), file, registry.plugins()).unwrap();
+    let upstream = Configuration::parse_with(Path::new("file"), file, registry.plugins()).unwrap();
     let mut out = String::from(
         "# Configuration reference\n\nFields of a `KubeSchedulerConfiguration` \
          (`kubescheduler.config.k8s.io/v1`), their defaults in a file, and what holds without a \
@@ -76,7 +75,8 @@ fn the_page_of_the_configuration_is_what_the_code_does() {
     out += "\n## Plugins that are called without further settings\n\n| point | plugins, in order; \
             weights in brackets |\n|---|---|\n";
     let called = own.called_to_json();
-    for (point, plugins) in called.as_object().unwrap().values().next().unwrap().as_object().unwrap()
+    for (point, plugins) in
+        called.as_object().unwrap().values().next().unwrap().as_object().unwrap()
     {
         let plugins: Vec<String> = plugins
             .as_array()

@@ -236,6 +236,9 @@ fn pins() -> Result<()> {
     };
     let all = [Etcd, KubeApiserver, KubeControllerManager, KubeScheduler, Kwok, Helm, Kubectl];
     let versions = all.map(crate::version).into_iter().collect::<Result<Vec<_>>>()?;
-    assert_eq!(versions, ["v3.7.3", "v1.37.1", "v1.37.1", "v1.37.1", "v0.8.0", "v4.3.1", "v0.37.1"]);
+    assert_eq!(
+        versions,
+        ["v3.7.3", "v1.37.1", "v1.37.1", "v1.37.1", "v0.8.0", "v4.3.1", "v0.37.1"]
+    );
     Ok(())
 }

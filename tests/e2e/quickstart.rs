@@ -73,7 +73,9 @@ async fn every_command_of_the_quickstart_works() -> Result<()> {
                     code == expected.map_or(Ok(0), str::parse)?,
                     "exit code {code} of\n{}{said}{complaint}{}",
                     block.text,
-                    second.as_ref().map(|p: &muster_control_plane::Process| p.log_tail(4_000))
+                    second
+                        .as_ref()
+                        .map(|p: &muster_control_plane::Process| p.log_tail(4_000))
                         .unwrap_or_default()
                 );
                 ran += 1;

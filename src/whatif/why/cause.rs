@@ -55,7 +55,7 @@ pub(super) fn why(stage: &Stage<'_>, goal: Goal, pods: &[Key]) -> Why {
         return Why { node, cause, ..why };
     }
     if !ran.victims.is_empty() {
-        let cause = format!("room is made for it: {} to leave first", pods_named(&ran.victims));
+        let cause = format!("room is made for it, once these have left: {}", named(&ran.victims));
         let blocker = "DefaultPreemption".to_owned();
         return Why { blocker, cause, message: ran.message, ..why };
     }
@@ -65,18 +65,21 @@ pub(super) fn why(stage: &Stage<'_>, goal: Goal, pods: &[Key]) -> Why {
     let tried = finder.tried() + 1;
     let blocker = blocker(stage, first, &ran, &counts, &cures);
     let cause = sentence(first, &ran, &counts, &blocker);
-    let nearest = room::nearest(stage, &pods[0], &ran);
+    let nearest = match room::nearest_domain(&ran) {
+        // How much is free says little where something else keeps it.
+        None if blocker == "NodeResourcesFit" => room::nearest_node(stage, &pods[0], &ran),
+        domain => domain,
+    };
+    let nearest = nearest.unwrap_or_default();
     Why { blocker, cause, nearest, counts, message: ran.message, cures, tried, ..why }
 }
 
-/// `3 pods have: a, b, c`.
-pub(super) fn pods_named<'a>(pods: impl IntoIterator<Item = &'a Key>) -> String {
+/// `a, b, c and 4 more`.
+pub(super) fn named<'a>(pods: impl IntoIterator<Item = &'a Key>) -> String {
     let names: Vec<String> = pods.into_iter().map(Key::to_string).collect();
     let more = names.len().saturating_sub(NAMED);
     let shown = names[..names.len() - more].join(", ");
-    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let has = if names.len() == 1 { "pod has" } else { "pods have" };
-    format!("{} {has} ({shown}{rest})", names.len())
+    if more > 0 { format!("{shown} and {more} more") } else { shown }
 }
 
 /// It asks for somebody else.

@@ -41,7 +41,8 @@ pub(super) fn constraints(finder: &mut Finder<'_>) {
     if finder.says("NodePorts") {
         ports(finder);
     }
-    if finder.says("VolumeBinding") {
+    // Whichever of them looks for the claim first.
+    if ["VolumeBinding", "VolumeRestrictions", "NodeVolumeLimits"].iter().any(|p| finder.says(p)) {
         claims(finder);
     }
 }

@@ -7,7 +7,7 @@ use muster_core::CacheNode;
 use muster_core::model::{PodRequests, ResourceTable};
 use serde_json::Value;
 
-use super::cause::pods_named;
+use super::cause::named;
 use super::cure::Finder;
 use crate::whatif::{Change, Key, Op, Ran, Stage};
 
@@ -96,34 +96,33 @@ pub(super) fn amounts(stage: &Stage<'_>, resource: &str, asked: i64, pods: usize
     found.into_iter().skip(skip).collect()
 }
 
-/// The domain or node that lacks least.
-pub(super) fn nearest(stage: &Stage<'_>, key: &Key, ran: &Ran) -> String {
-    let Some(explanation) = &ran.explanation else {
-        return String::new();
+/// The domain that lacks least, of a gang that has to be in one.
+pub(super) fn nearest_domain(ran: &Ran) -> Option<String> {
+    let gang = ran.explanation.as_ref()?.gang.as_ref()?;
+    let best = gang.domains.first()?;
+    let missing = gang.needs.saturating_sub(gang.have);
+    let why = match best.blocker.as_str() {
+        "" => String::new(),
+        blocker => format!("; {blocker}"),
     };
-    if let Some(gang) = &explanation.gang
-        && let Some(best) = gang.domains.first()
-    {
-        let missing = gang.needs.saturating_sub(gang.have);
-        let why = match best.blocker.as_str() {
-            "" => String::new(),
-            blocker => format!("; {blocker}"),
-        };
-        let (domain, fits, nodes) = (&best.domain, best.fits, best.nodes);
-        let plural = if nodes == 1 { "node" } else { "nodes" };
-        return format!("{domain}: room for {fits} of {missing} members on {nodes} {plural}{why}");
-    }
-    let Some(pod) = stage.world().pod(key) else {
-        return String::new();
-    };
-    let short = insufficient(
-        explanation.nodes.values().flat_map(|verdict| verdict.reasons.iter()).map(String::as_str),
-    );
-    let mut best: Option<(i64, String)> = None;
+    let (domain, fits, nodes) = (&best.domain, best.fits, best.nodes);
+    let plural = if nodes == 1 { "node" } else { "nodes" };
+    Some(format!("{domain}: room for {fits} of {missing} members on {nodes} {plural}{why}"))
+}
+
+/// The node that lacks least: of those that are large enough, else of all.
+pub(super) fn nearest_node(stage: &Stage<'_>, key: &Key, ran: &Ran) -> Option<String> {
+    let explanation = ran.explanation.as_ref()?;
+    let pod = stage.world().pod(key)?;
+    let reasons = explanation.nodes.values().flat_map(|verdict| verdict.reasons.iter());
+    let short = insufficient(reasons.map(String::as_str));
+    let mut best: Option<((bool, i64), String)> = None;
     for node in &stage.room().nodes {
         let verdict = explanation.nodes.get(&node.name);
-        let fits = verdict.is_some_and(|v| v.plugin == "NodeResourcesFit");
-        for resource in short.iter().filter(|_| fits) {
+        if verdict.is_none_or(|v| v.plugin != "NodeResourcesFit") {
+            continue;
+        }
+        for resource in &short {
             let (Some(asked), free) = (asked(pod, resource), free(node, resource)) else {
                 continue;
             };
@@ -131,21 +130,17 @@ pub(super) fn nearest(stage: &Stage<'_>, key: &Key, ran: &Ran) -> String {
             if missing <= 0 {
                 continue;
             }
-            // Told apart by the part of what is asked that is missing.
-            let part = missing.saturating_mul(10_000) / asked.max(1);
-            if best.as_ref().is_none_or(|(least, _)| part < *least) {
+            let too_small = node.allocatable.get(resource).copied().unwrap_or(0) < asked;
+            // Resources are compared by the part of what is asked that is missing.
+            let lacks = (too_small, missing.saturating_mul(10_000) / asked.max(1));
+            if best.as_ref().is_none_or(|(least, _)| lacks < *least) {
                 let (has, wants) = (quantity(resource, free.max(0)), quantity(resource, asked));
-                best = Some((
-                    part,
-                    format!(
-                        "node {} has {has} {resource} free of {wants} that are asked for",
-                        node.name
-                    ),
-                ));
+                let text = format!("node {} has {has} of {wants} {resource} free", node.name);
+                best = Some((lacks, text));
             }
         }
     }
-    best.map(|(_, text)| text).unwrap_or_default()
+    best.map(|(_, text)| text)
 }
 
 /// Pods that are in the way, as few and as unimportant as can be.
@@ -166,9 +161,9 @@ pub(super) fn victims(finder: &mut Finder<'_>) {
         return;
     }
     let changes: Vec<Change> = planned.victims.iter().map(Change::delete).collect();
-    let mut names = pods_named(&planned.victims);
-    names.truncate(names.len() - 1);
-    let names = names.replacen(" pod has (", " pod: ", 1).replacen(" pods have (", " pods: ", 1);
+    let count = planned.victims.len();
+    let plural = if count == 1 { "pod" } else { "pods" };
+    let names = format!("{count} {plural}: {}", named(&planned.victims));
     let priorities: BTreeSet<i32> = planned
         .victims
         .iter()

@@ -551,7 +551,7 @@ fn what_nothing_keeps_is_told_so() {
         set(pod("high", 1), "/spec/priority", 5.into()),
     ];
     let why = ask(&world(&low), "high");
-    assert_eq!(why.cause, "room is made for it: 1 pod has (team/low) to leave first");
+    assert_eq!(why.cause, "room is made for it, once these have left: team/low");
 }
 
 #[test]

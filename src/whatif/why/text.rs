@@ -24,7 +24,7 @@ pub fn text(why: &Why, wide: bool, bold: &dyn Fn(&str) -> String) -> String {
     line("Cause:", &why.cause);
     line("Blocker:", &why.blocker);
     line("Nearest:", &why.nearest);
-    if let Some(gang) = &why.gang {
+    if let Some(gang) = why.gang.as_ref().filter(|gang| gang.needs > 0) {
         let text = format!(
             "{}: {} of {} members have a place, {} wait",
             gang.group, gang.have, gang.needs, gang.wait
@@ -55,8 +55,8 @@ pub fn text(why: &Why, wide: bool, bold: &dyn Fn(&str) -> String) -> String {
     if !why.cures.is_empty() {
         let _ = writeln!(
             out,
-            "\n{} (each was tried on a copy of the cluster)",
-            bold("Any one of these would let it run now:")
+            "\n{} (each was tried on a copy of the cluster):",
+            bold("Any one of these would let it run now")
         );
     } else if why.state == "Waiting" && !why.blocker.is_empty() {
         let _ =
