@@ -315,6 +315,28 @@ impl Core {
         }
     }
 
+    /// A core of its own that knows what this one knows, for what-if questions: what neither
+    /// changes is shared. Nothing if somebody waits or is on the way to a node here: what they
+    /// wait for cannot be copied.
+    #[must_use]
+    pub fn fork(&self) -> Option<Self> {
+        let under_way = self.queue.tracked() != (0, 0) || !self.bindings.is_empty();
+        if under_way || !self.plans.is_empty() || !self.orphans.is_empty() {
+            return None;
+        }
+        let config = Config { profiles: Vec::new(), seed: self.seed, ..Config::default() };
+        Some(Self {
+            cluster: self.cluster.fork(),
+            profiles: self.profiles.clone(),
+            by_scheduler: self.by_scheduler.clone(),
+            by_key: self.by_key.clone(),
+            version: self.version,
+            relists: self.relists,
+            bugs: self.bugs,
+            ..Self::new(config)
+        })
+    }
+
     /// Measures durations with `stopwatch`.
     #[must_use]
     pub fn with_stopwatch(mut self, stopwatch: Arc<dyn Stopwatch>) -> Self {
