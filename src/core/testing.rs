@@ -310,6 +310,7 @@ pub(crate) fn model_pod(wire: &k8s::Pod, shape: crate::model::ShapeId) -> Pod {
         group: crate::cluster::GroupId::default(),
         gang: None,
         owner: crate::cluster::Owner::of(meta),
+        class: None,
         crew: None,
         settled: u64::MAX,
     }

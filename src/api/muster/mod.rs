@@ -12,6 +12,7 @@ mod cluster_topology;
 mod crd;
 pub mod node_topology;
 mod pod_group;
+mod preemption_policy;
 mod scheduling_policy;
 mod schema;
 mod status;
@@ -26,6 +27,9 @@ pub use node_topology::NodeTopology;
 pub use pod_group::{
     Disruption, DisruptionMode, HalfBound, MAX_MEMBERS, MAX_ROLES, MAX_SECONDS, PodGroup,
     PodGroupSpec, Reservation, Role,
+};
+pub use preemption_policy::{
+    MAX_PRIORITY_GAP, MAX_VICTIMS_PER_MINUTE, PreemptionMode, PreemptionPolicy,
 };
 pub use scheduling_policy::{
     GangDefaults, MAX_POLICY_PRIORITY, MAX_WEIGHT, MAX_WEIGHTS, PlacementPolicy, PlacementStrategy,

@@ -17,6 +17,7 @@ mod journal;
 mod kin;
 #[cfg(test)]
 mod kin_tests;
+mod lineages;
 mod load;
 mod node_set;
 mod node_topologies;
@@ -28,6 +29,7 @@ mod owners;
 mod policies;
 mod relate;
 mod shapes;
+mod shields;
 mod sites;
 mod tally;
 #[cfg(test)]
@@ -54,6 +56,7 @@ pub(crate) use kin::{Kin, MatchKey};
 pub(crate) use node_topologies::News;
 pub(crate) use nodes::Labels;
 pub(crate) use relate::Counted;
+pub(crate) use shields::{Protection, Shield};
 pub(crate) use volumes::{is_bound_to, object_key};
 
 use std::sync::Arc;
@@ -101,6 +104,7 @@ pub struct Cluster {
     data: Data,
     gangs: Arc<gangs::Gangs>,
     insides: NodeTopologies,
+    shields: shields::Shields,
     sites: Arc<sites::Sites>,
     topologies: crate::topology::Topologies,
     /// Grows with every node that comes or goes, or has other labels.
@@ -170,6 +174,7 @@ impl Cluster {
             data: self.data.clone(),
             gangs: Arc::clone(&self.gangs),
             insides: self.insides.clone(),
+            shields: self.shields.clone(),
             sites: Arc::clone(&self.sites),
             topologies: self.topologies.clone(),
             labelled: self.labelled,
@@ -252,6 +257,9 @@ impl Cluster {
         if before.as_ref().is_none_or(|b| b.info.labels != self.node(node).labels) {
             self.labelled += 1;
         }
+        if actions != crate::framework::Actions::NONE {
+            self.zones_changed();
+        }
         let came = if before.is_none() { self.gather(node, name) } else { Vec::new() };
         NodeChange { node, actions, before, came }
     }
@@ -266,6 +274,7 @@ impl Cluster {
         self.live_count -= 1;
         self.insides.place(node, None);
         self.labelled += 1;
+        self.zones_changed();
         let empty = info.pods.is_empty();
         let slot = self.infos.get_mut(node.index());
         slot.exists = false;
@@ -416,6 +425,7 @@ impl Cluster {
             self.reap(node);
         }
         self.set_crew(id, None);
+        self.forget_evictions(id);
         if let Some(pod) = self.pods.get_mut(id.0 as usize).take() {
             self.release_shape(pod.shape);
             Arc::make_mut(&mut self.kin).leave(pod.group, pod.ours);

@@ -49,6 +49,8 @@ pub(super) struct Plan {
     tries: u32,
     timer: Option<Tick>,
     begun: Tick,
+    /// The policy that its victims are charged to.
+    charged: Option<Box<str>>,
 }
 
 impl Plan {
@@ -160,6 +162,7 @@ impl Core {
         left.iter().for_each(|victim| self.victims.take(victim.id, &uid));
         let ids: Vec<PodId> = left.iter().map(|v| v.id).collect();
         let lawful = self.lawful(pod, &ids);
+        let charged = self.charge_turns(now, pod, ids.len());
         let plan = Plan {
             preemptor: uid,
             scheduler: Arc::clone(scheduler),
@@ -170,6 +173,7 @@ impl Core {
             tries,
             timer,
             begun: now,
+            charged,
         };
         self.plans.insert(pod, plan);
         if !bug!(self.bugs, PlanNotHeld) && !self.hold_gang_of(pod) {
@@ -219,6 +223,7 @@ impl Core {
             Step::Evict => Removal::Evict,
         };
         let cluster = &self.cluster;
+        let mut told: Vec<PodId> = Vec::new();
         let stays = |victim: &Victim| {
             let pod = cluster.pod(victim.id).filter(|p| p.key.uid == victim.key.uid);
             let on = pod.and_then(|p| p.stage.node());
@@ -248,12 +253,19 @@ impl Core {
             if !budgets.is_empty() {
                 self.spending.insert(token, budgets);
             }
+            if how != Removal::DryRun {
+                told.push(victim.id);
+            }
             self.effects.push(Effect::Call {
                 token,
                 pod: record.key.clone(),
                 plugin: names::DEFAULT_PREEMPTION.into(),
                 request: Request::Evict { victim: victim.key.clone(), how },
             });
+        }
+        for victim in told {
+            self.cluster.note_eviction(victim);
+            self.cluster.pace_zone(victim);
         }
     }
 
@@ -297,6 +309,19 @@ impl Core {
         let (id, key, node) = (victim.id, victim.key.clone(), Arc::clone(&victim.node));
         let unknown = matches!(eviction, Eviction::Unavailable(_));
         victim.doubtful = unknown && step == Step::Evict;
+        let cause = match eviction {
+            Eviction::Accepted | Eviction::Gone => None,
+            Eviction::Refused(_) => Some("budget"),
+            Eviction::Unavailable(_) => Some("unavailable"),
+            Eviction::Failed(_) => Some("failed"),
+        };
+        if let Some(cause) = cause {
+            let dry_run = step == Step::Ask;
+            self.observations.push(Observation::EvictionRefused { cause, dry_run });
+            if !dry_run {
+                self.cluster.unnote_eviction(id);
+            }
+        }
         match eviction {
             Eviction::Refused(_) if step == Step::Ask && bug!(self.bugs, RefusalIgnored) => {
                 victim.state = Todo::Agreed;
@@ -453,6 +478,7 @@ impl Core {
         let Some(plan) = self.drop_plan(now, pod) else {
             return;
         };
+        self.plan_went_well(pod);
         self.plan_observed(now, &plan, "success");
         if self.gang_plan_settled(now, pod) {
             return;
@@ -474,6 +500,7 @@ impl Core {
             return;
         };
         let freed = step == Step::Evict && plan.victims.iter().any(|v| v.state == Todo::Agreed);
+        self.plan_went_wrong(now, pod);
         self.plan_observed(now, &plan, "error");
         if self.gang_plan_failed(now, pod, freed) {
             return;
@@ -498,6 +525,11 @@ impl Core {
             self.timers.remove(&(due, pod));
         }
         let gang = self.hold_led_by(pod);
+        if let Some(policy) = &plan.charged {
+            let asked = |v: &&Victim| matches!(v.state, Todo::Asked(_) | Todo::Agreed);
+            let spent = plan.victims.iter().filter(asked).filter(|_| plan.stage == Step::Evict);
+            self.refund_turns(policy, plan.victims.len() - spent.count());
+        }
         for victim in &plan.victims {
             // Who was asked to go may be going, whatever becomes of the plan.
             let unasked = matches!(victim.state, Todo::Open | Todo::Later | Todo::Refused);

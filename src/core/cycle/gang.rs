@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use muster_api::muster::reason;
 
+use super::restraint::Seeker;
 use super::{Core, Outcome};
 use crate::cluster::{Gang, Standing};
 use crate::gang::{GangId, GangSpec};
@@ -41,6 +42,7 @@ impl Core {
         if self.cluster.reap_gang(id) || self.cluster.gang(id).is_none() {
             self.queue.forget_gang(id);
             self.drop_hold(now, id);
+            self.seeks_no_more(Seeker::Gang(id));
             return self.forget_words(id);
         }
         let governed = self.govern_gang(id);
@@ -89,6 +91,7 @@ impl Core {
             self.end_hold(now, id);
         }
         if formed {
+            self.seeks_no_more(Seeker::Gang(id));
             self.queue.idle_gang(id, standing.going == 0);
             if standing.going == 0
                 && let Some(since) = self.queue.take_complete(id)

@@ -6,6 +6,7 @@ use muster_api::k8s;
 use muster_api::muster::annotations;
 
 use super::Core;
+use super::restraint::Seeker;
 use crate::bugs::bug;
 use crate::cluster::{GroupKey, NodeBefore, NodeId, Owner, object_key};
 use crate::framework::{Actions, ClusterEvent, ProfileId, Resource, Subject};
@@ -250,8 +251,10 @@ impl Core {
 
     /// A budget changed: what it kept from being evicted may go now.
     fn policy_changed(&mut self, now: Tick, kind: Kind) {
-        if kind == Kind::PodDisruptionBudget {
-            self.budgets_changed(now);
+        match kind {
+            Kind::PodDisruptionBudget => self.budgets_changed(now),
+            // What its pods tolerate may be something else.
+            _ => self.protections_changed(now),
         }
     }
 
@@ -383,6 +386,7 @@ impl Core {
             seen: 0,
             group: self.cluster.join_group(wire, ours),
             gang: None,
+            class: self.cluster.class_of(wire),
             owner: Owner::of(meta),
             crew: None,
             settled: u64::MAX,
@@ -392,6 +396,7 @@ impl Core {
         let id = self.cluster.add_pod(pod);
         self.by_key.insert(key, id);
         self.cluster.set_crew(id, controller(wire));
+        self.cluster.inherit_evictions(id);
         self.regang(now, id, wire);
         id
     }
@@ -584,6 +589,7 @@ impl Core {
     /// Puts a bound pod on its node. On one that is not known it helps nobody, so
     /// nobody is told before that is.
     fn put(&mut self, now: Tick, id: PodId, wire: &k8s::Pod) {
+        self.seeks_no_more(Seeker::Pod(id));
         if self.cluster.put(id, &wire.spec.node_name) {
             self.assigned(now, id, None);
         }
@@ -597,6 +603,7 @@ impl Core {
             pod.stage = PodStage::Bound(node);
         }
         self.bound(now, id);
+        self.seeks_no_more(Seeker::Pod(id));
         self.recharge(now, id, wire);
         self.assigned(now, id, None);
     }
@@ -651,6 +658,7 @@ impl Core {
         self.stop_asking(pod);
         self.unremind(pod);
         self.drop_plan(now, pod);
+        self.seeks_no_more(Seeker::Pod(pod));
         let made_room = self.victim_on(pod);
         self.forget_victim(now, pod);
         self.release(now, pod);

@@ -32,6 +32,7 @@ mod prepare;
 mod prepare_classes;
 mod reload;
 mod remind;
+mod restraint;
 mod round;
 mod scope;
 mod seat;
@@ -41,6 +42,7 @@ mod survey;
 #[cfg(test)]
 mod tests;
 mod trial;
+mod turns;
 mod words;
 
 pub(crate) use inspect::{Going, Waiting};
@@ -213,6 +215,8 @@ pub struct Core {
     /// Evictions and questions on their way whose plan was given up.
     orphans: IdMap<Token, evict::Orphan>,
     victims: preempt::Victims,
+    /// Who waits before it has others pushed out.
+    restraint: restraint::Restraint,
     /// When victims that were refused may be asked for again.
     refusals: std::collections::BTreeSet<(Tick, PodId)>,
     /// Cycles parked on an extender.
@@ -280,6 +284,7 @@ impl Core {
             spending: std::collections::BTreeMap::new(),
             orphans: IdMap::default(),
             victims: preempt::Victims::default(),
+            restraint: restraint::Restraint::default(),
             refusals: std::collections::BTreeSet::new(),
             asking: IdMap::default(),
             asked: IdMap::default(),
@@ -319,12 +324,14 @@ impl Core {
 
     /// Takes in what happened outside.
     pub fn apply(&mut self, now: Tick, input: Input) {
+        self.cluster.set_now(now);
         self.ingest(now, input);
         self.mend_rounds(now);
     }
 
     /// Lets time pass: backoffs end, waits time out.
     pub fn advance(&mut self, now: Tick) {
+        self.cluster.set_now(now);
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         self.queue.advance(&cx);
         while let Some(&(due, pod)) = self.timers.first() {
@@ -339,6 +346,7 @@ impl Core {
         self.gang_timers(now);
         self.remind(now);
         self.refusals_end(now);
+        self.call_seekers(now);
     }
 
     /// When [`Core::advance`] next has something to do.
@@ -349,6 +357,7 @@ impl Core {
         let refusal = self.refusals.first().map(|(due, _)| *due);
         let gang = self.rounds.next_deadline();
         let own = timer.into_iter().chain(reminder).chain(refusal).chain(gang);
+        let own = own.chain(self.restraint.next_deadline());
         own.chain(self.queue.next_deadline()).min()
     }
 
@@ -373,6 +382,7 @@ impl Core {
 
     /// Tries the next pod or gang. `None`: nothing is ready.
     pub fn schedule_one(&mut self, now: Tick) -> Option<Decision> {
+        self.cluster.set_now(now);
         self.settle_gangs(now);
         let (decision, started) = loop {
             let (pod, attempt) = match self.next_answered() {
@@ -696,7 +706,7 @@ impl Core {
     /// Gangs with members that wait, by queue.
     #[must_use]
     pub fn gang_counts(&self) -> GangCounts {
-        self.queue.count_gangs()
+        GangCounts { holds: self.holds.len(), ..self.queue.count_gangs() }
     }
 
     /// How many pods wait because of a plugin: profile, plugin, pods.

@@ -9,7 +9,7 @@ use super::requests::is_extended_resource;
 use super::selector::is_empty_term;
 use super::volumes::compile_volumes;
 use super::{
-    Features, HostPort, NodeTerm, NodeTerms, PodRequests, PodVolumes, Related, ResourceTable,
+    Features, HostPort, NodeTerm, NodeTerms, PodRequests, PodVolumes, Related, ResourceTable, Sym,
 };
 use crate::cluster::{AwayId, GroupId, NodeId, Owner};
 use crate::framework::ProfileId;
@@ -159,6 +159,8 @@ pub struct Pod {
     pub group: GroupId,
     /// The gang it is in, if it is ours.
     pub gang: Option<GangId>,
+    /// Its priority class, if it names one.
+    pub class: Option<Sym>,
     /// Its controller.
     pub owner: Option<Owner>,
     /// Whom it has its controller in common with.

@@ -7,6 +7,7 @@ mod bugs;
 mod golden;
 mod properties;
 mod scenarios;
+mod storms;
 mod swarm;
 
 use muster_sim::report::{Summary, to_json, to_text};

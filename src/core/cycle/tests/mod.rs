@@ -30,6 +30,7 @@ mod random;
 mod related;
 mod reload;
 mod remind;
+mod restraint;
 mod segments;
 mod stages;
 mod subtle;
