@@ -40,6 +40,13 @@ pub struct Gang {
     seen: u64,
 }
 
+impl Gang {
+    /// Whether a member is known to have succeeded.
+    pub(crate) fn has_ended(&self, uid: &str) -> bool {
+        self.succeeded.contains_key(uid)
+    }
+}
+
 /// All gangs.
 #[derive(Clone, Default)]
 pub(crate) struct Gangs {
@@ -329,7 +336,7 @@ impl Cluster {
                 continue;
             };
             // It has ended, and this watch has not heard of it yet.
-            if gang.succeeded.contains_key(&*pod.key.uid) {
+            if gang.has_ended(&pod.key.uid) {
                 continue;
             }
             match pod.stage {

@@ -33,7 +33,8 @@ impl Fence {
         fence.map_or(Place::All, |fence| Place::Only(Arc::clone(&fence.open)))
     }
 
-    fn is_closed(&self, node: NodeId) -> bool {
+    /// Whether a node is not.
+    pub(super) fn is_closed(&self, node: NodeId) -> bool {
         !self.open.contains(node)
     }
 }

@@ -22,7 +22,7 @@ use crate::io::{ExtenderCall, NodeVictims, Tick};
 use crate::model::{Pod, PodId, PodShape};
 use crate::plugins::DefaultPreemptionArgs;
 use crate::preemption::{
-    Candidate, Candidates, Preemptor, budgets_of, nothing_found, protected, refusal,
+    Candidate, Candidates, Leaving, Preemptor, budgets_of, nothing_found, protected, refusal,
     sort_by_importance, units, with_gangs,
 };
 use crate::queue::PluginMask;
@@ -83,6 +83,11 @@ impl Victims {
         let taken = self.taken.get(&id).filter(|_| !self.doubtful.contains(&id));
         let own = taken.is_some_and(|by| by.iter().any(|by| **by == *preemptor));
         own || pod.deleting && (pod.disrupted || taken.is_some()) || self.gone.contains(&id)
+    }
+
+    /// Who is on the way out, and not seen to be.
+    pub(super) fn leaving(&self) -> Leaving<'_> {
+        Leaving { taken: &self.taken, gone: &self.gone }
     }
 
     /// A pod has to go for `preemptor`, whoever else waits for that.
@@ -393,7 +398,7 @@ impl Search<'_> {
     /// stays together. None if all have to go.
     fn trimmed(&mut self, candidate: &Candidate) -> Option<Candidate> {
         let (node, mut victims) = (candidate.node, candidate.victims.clone());
-        for unit in units(self.cluster, &candidate.victims) {
+        for unit in units(self.cluster, &candidate.victims, self.victims.leaving()) {
             let goes = |v: &PodId| !unit.contains(v);
             let rest: Vec<PodId> = victims.iter().copied().filter(goes).collect();
             if !rest.is_empty() && self.fits_without(node, &rest) {
@@ -438,10 +443,8 @@ impl Search<'_> {
         sort_by_importance(self.cluster, &mut victims);
         let violations = u32::try_from(said.violations.max(0)).unwrap_or(u32::MAX);
         let own = Candidate::new(self.cluster, node, victims, violations);
-        let whole = with_gangs(self.cluster, &own, self.shape.priority, |pod| {
-            self.victims.gone.contains(&pod)
-        })
-        .ok()?;
+        let whole =
+            with_gangs(self.cluster, &own, self.shape.priority, self.victims.leaving()).ok()?;
         Some(Arc::new(whole.unwrap_or(own)))
     }
 }
@@ -549,9 +552,12 @@ impl Room for Search<'_> {
         let mut lawful: Vec<Choice> = Vec::new();
         let mut grown = 0;
         for candidate in kept.candidates.ranked() {
-            let whole = match with_gangs(self.cluster, candidate, self.shape.priority, |pod| {
-                self.victims.gone.contains(&pod)
-            }) {
+            let whole = match with_gangs(
+                self.cluster,
+                candidate,
+                self.shape.priority,
+                self.victims.leaving(),
+            ) {
                 Ok(whole) => whole.map(Arc::new),
                 Err(why) => {
                     in_the_way.push(why.into());

@@ -252,11 +252,21 @@ impl Core {
             Some((_, domain)) => vec![(domain, room.fits(level, domain))],
             None => room.ranked(level),
         };
+        let mut largest = largest;
         if let Some(fence) = at.fence.as_ref().filter(|_| room.fits(level, largest) == 0) {
-            return refuse(format!(
-                "no {} is open to it: {}",
-                sought.asked.names[level], fence.says
-            ));
+            // What keeps members off a domain that is open may pass without a fence being
+            // opened: it is looked at there.
+            let is_open = |(domain, _): &&(u32, u32)| {
+                let nodes = &sought.tree.domain(level, *domain).nodes;
+                nodes.iter().any(|node| !fence.is_closed(*node))
+            };
+            let Some((open, _)) = ranked.iter().find(is_open) else {
+                return refuse(format!(
+                    "no {} is open to it: {}",
+                    sought.asked.names[level], fence.says
+                ));
+            };
+            largest = *open;
         }
         let shape = wanted.first().map(|(_, shape)| *shape);
         let tried = self.domain_views(&sought, level, &ranked, at.profile, shape);

@@ -270,10 +270,11 @@ impl Core {
         let mut bonds: Vec<(u32, GangId)> =
             survey.bonds.iter().map(|(id, at)| (*at, *id)).collect();
         bonds.sort_unstable();
+        let leaving = self.victims.leaving();
         for (bond, id) in bonds {
             let Some(gang) = self.cluster.gang(id) else { continue };
             let Some(spec) = gang.spec.as_deref() else { continue };
-            let has = held(&self.cluster, gang, spec);
+            let has = held(&self.cluster, gang, spec, |pod| leaving.has(pod));
             let left = |has: usize, min: usize| i64::try_from(has.saturating_sub(min)).unwrap_or(0);
             let mut own = Bond { whole: true, ..Bond::default() };
             // What is below its minimum has nobody to spare.

@@ -4,17 +4,48 @@
 //! upstream has it; with any other its whole gang goes, if all of it may.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::{Candidate, protected};
 use crate::bugs::bug;
 use crate::cluster::{Cluster, Gang};
 use crate::gang::{Count, GangId, GangSpec};
-use crate::model::{PodId, PodStage};
+use crate::hash::{IdMap, IdSet};
+use crate::model::{Pod, PodId, PodStage};
 
-/// How many members of a gang have room, ended ones among them.
-pub(crate) fn held(cluster: &Cluster, gang: &Gang, spec: &GangSpec) -> Count {
-    cluster.standing(gang, spec, |_| false, |_| false).held
+/// Pods that are on their way out, and not seen to be.
+#[derive(Clone, Copy)]
+pub(crate) struct Leaving<'a> {
+    /// They have to go for somebody, and may yet stay.
+    pub(crate) taken: &'a IdMap<PodId, Vec<Arc<str>>>,
+    /// They have left.
+    pub(crate) gone: &'a IdSet<PodId>,
+}
+
+impl Leaving<'_> {
+    /// Whether nobody can count on a pod.
+    pub(crate) fn has(&self, pod: PodId) -> bool {
+        self.taken.contains_key(&pod) || self.gone.contains(&pod)
+    }
+}
+
+/// How many members of a gang have room and will keep it, ended ones among them, if all
+/// leave of whom `leaves` says so.
+pub(crate) fn held(
+    cluster: &Cluster,
+    gang: &Gang,
+    spec: &GangSpec,
+    leaves: impl Fn(PodId) -> bool,
+) -> Count {
+    let mut going = Count::none(spec);
+    for &id in gang.members.iter().filter(|id| leaves(**id)) {
+        let counted = |p: &&Pod| !p.deleting && p.stage != PodStage::Pending;
+        if cluster.pod(id).filter(counted).is_some_and(|p| !gang.has_ended(&p.key.uid)) {
+            going.add(cluster.role_of(spec, id));
+        }
+    }
+    cluster.standing(gang, spec, |_| false, |_| false).held.minus(&going)
 }
 
 /// The gang that may not lose a pod without a thought, and what it asks for.
@@ -41,30 +72,18 @@ pub(crate) fn members(cluster: &Cluster, gang: &Gang) -> Result<Vec<PodId>, PodI
 }
 
 /// The same candidate with all that have to go with its victims; none if nobody has.
-/// `Err` says who would have to and may not. `gone`: what has left and was not seen to; the
-/// gang has lost it already.
+/// `Err` says who would have to and may not.
 pub(crate) fn with_gangs(
     cluster: &Cluster,
     candidate: &Candidate,
     priority: i32,
-    gone: impl Fn(PodId) -> bool,
+    leaving: Leaving<'_>,
 ) -> Result<Option<Candidate>, String> {
-    let mut lost: BTreeMap<GangId, Count> = BTreeMap::new();
-    for &victim in &candidate.victims {
-        let stays = cluster.pod(victim).is_some_and(|p| !p.deleting) && !gone(victim);
-        if let Some((id, _, spec)) = bound_by(cluster, victim).filter(|_| stays) {
-            let count = lost.entry(id).or_insert_with(|| Count::none(spec));
-            count.add(cluster.role_of(spec, victim));
-        }
-    }
     let mut victims = candidate.victims.clone();
-    for (id, lost) in lost {
-        let Some(gang) = cluster.gang(id) else { continue };
-        let Some(spec) = gang.spec.as_deref() else { continue };
-        let left = held(cluster, gang, spec).minus(&lost);
-        if left.suffices(spec) || bug!(cluster.bugs, VictimGangCut) {
+    for id in broken(cluster, &candidate.victims, leaving) {
+        let Some(gang) = cluster.gang(id).filter(|_| !bug!(cluster.bugs, VictimGangCut)) else {
             continue;
-        }
+        };
         let refuse = |pod: PodId, why: &str| {
             let name = cluster.pod(pod).map(|p| p.key.to_string()).unwrap_or_default();
             let group = &gang.key;
@@ -90,22 +109,29 @@ pub(crate) fn with_gangs(
     Ok(Some(Candidate::new(cluster, candidate.node, victims, violations)))
 }
 
+/// Gangs that would be left below their minimum without these. Who goes for somebody else
+/// may be let go, so with it too all go that have to; what has left a gang has lost already.
+fn broken(cluster: &Cluster, victims: &[PodId], leaving: Leaving<'_>) -> BTreeSet<GangId> {
+    let stays =
+        |pod: PodId| cluster.pod(pod).is_some_and(|p| !p.deleting) && !leaving.gone.contains(&pod);
+    let gangs = victims.iter().filter(|v| stays(**v)).filter_map(|v| bound_by(cluster, *v));
+    let gangs: BTreeMap<GangId, _> = gangs.map(|(id, gang, spec)| (id, (gang, spec))).collect();
+    let cut = |gang: &Gang, spec: &GangSpec| {
+        let left = held(cluster, gang, spec, |pod| leaving.has(pod) || victims.contains(&pod));
+        !left.suffices(spec)
+    };
+    gangs.into_iter().filter(|(_, (gang, spec))| cut(gang, spec)).map(|(id, _)| id).collect()
+}
+
 /// Who goes together: gangs that would be left below their minimum whole, all others one by
 /// one. The larger first, then in the order of `victims`.
-pub(crate) fn units(cluster: &Cluster, victims: &[PodId]) -> Vec<Vec<PodId>> {
-    let mut lost: BTreeMap<GangId, Count> = BTreeMap::new();
-    for &victim in victims {
-        if let Some((id, _, spec)) = bound_by(cluster, victim) {
-            let count = lost.entry(id).or_insert_with(|| Count::none(spec));
-            count.add(cluster.role_of(spec, victim));
-        }
-    }
+pub(crate) fn units(cluster: &Cluster, victims: &[PodId], leaving: Leaving<'_>) -> Vec<Vec<PodId>> {
+    let broken = broken(cluster, victims, leaving);
     let mut units: Vec<Vec<PodId>> = Vec::new();
     let mut whole: BTreeMap<GangId, usize> = BTreeMap::new();
     for &victim in victims {
-        let gang = bound_by(cluster, victim)
-            .filter(|(id, gang, spec)| !held(cluster, gang, spec).minus(&lost[id]).suffices(spec));
-        match gang.map(|(id, ..)| *whole.entry(id).or_insert(units.len())) {
+        let gang = cluster.pod(victim).and_then(|p| p.gang).filter(|id| broken.contains(id));
+        match gang.map(|id| *whole.entry(id).or_insert(units.len())) {
             Some(unit) if unit < units.len() => units[unit].push(victim),
             _ => units.push(vec![victim]),
         }

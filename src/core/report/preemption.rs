@@ -7,7 +7,7 @@ use crate::cluster::{Cluster, NodeId};
 use crate::cycle::{Prepared, Trial};
 use crate::framework::{Code, ExtensionPoint, Profile};
 use crate::model::PodShape;
-use crate::preemption::{Candidates, nothing_found, refusal, with_gangs};
+use crate::preemption::{Candidates, Leaving, nothing_found, refusal, with_gangs};
 
 /// Tries every node, keeps nothing.
 pub(super) fn explain(
@@ -62,8 +62,10 @@ fn draw(
 ) -> PreemptionView {
     let best: Vec<NodeId> = candidates.best().map(|c| c.node).collect();
     let name = |node: NodeId| cluster.node(node).name.to_string();
+    let (taken, gone) = Default::default();
+    let nobody = Leaving { taken: &taken, gone: &gone };
     let victims = candidates.ranked().map(|candidate| {
-        let whole = with_gangs(cluster, candidate, priority, |_| false).ok().flatten();
+        let whole = with_gangs(cluster, candidate, priority, nobody).ok().flatten();
         let candidate = whole.as_ref().unwrap_or(&**candidate);
         let keys = candidate.victims.iter().filter_map(|v| cluster.pod(*v));
         let mut pods: Vec<String> = keys.map(|p| p.key.to_string()).collect();
@@ -78,9 +80,11 @@ fn draw(
 
 /// The message: a cycle would carry out the best plan that breaks no budget.
 fn said(candidates: &Candidates, cluster: &Cluster, priority: i32) -> String {
+    let (taken, gone) = Default::default();
+    let nobody = Leaving { taken: &taken, gone: &gone };
     let mut in_the_way = Vec::new();
     for candidate in candidates.ranked() {
-        let whole = match with_gangs(cluster, candidate, priority, |_| false) {
+        let whole = match with_gangs(cluster, candidate, priority, nobody) {
             Ok(whole) => whole,
             Err(why) => {
                 in_the_way.push(why.into());
