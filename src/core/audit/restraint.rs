@@ -112,7 +112,9 @@ impl Audit {
         if let Some((terms, _)) = self.preemptor_terms(name) {
             match terms.mode {
                 None | Some(PreemptionMode::Enabled) => {}
-                Some(mode) => wrong.push(format!("{other} shall go for {name}, whose mode is {mode}")),
+                Some(mode) => {
+                    wrong.push(format!("{other} shall go for {name}, whose mode is {mode}"))
+                }
             }
             let waited = now.secs() - high.first.secs();
             if waited + 1 < i64::from(terms.delay_seconds.unwrap_or(0)) {

@@ -18,7 +18,8 @@ use crate::gang::GangId;
 use crate::hash::TextMap;
 use crate::model::{LabelSet, PodId, Scope};
 use crate::policy::{
-    self, Active, GangTerms, Placement, Policy, PreemptorTerms, Scoring, Verdict, VictimTerms, judge,
+    self, Active, GangTerms, Placement, Policy, PreemptorTerms, Scoring, Verdict, VictimTerms,
+    judge,
 };
 use crate::report::{PolicyInForce, PolicyView};
 

@@ -181,7 +181,8 @@ impl Cluster {
         }
         let mut found: Option<Shield> = None;
         let mut note = |by: Protection, until: Option<Tick>| {
-            let later = |known: &Shield| known.until.is_none_or(|at| until.is_some_and(|t| t <= at));
+            let later =
+                |known: &Shield| known.until.is_none_or(|at| until.is_some_and(|t| t <= at));
             if !found.as_ref().is_some_and(later) {
                 found = Some(Shield { by, until });
             }
@@ -210,9 +211,10 @@ impl Cluster {
         if let Some(until) = until.filter(|until| *until > now) {
             note(Protection::Repeated, Some(until));
         }
-        let ails = terms.unhealthy_zone_percent.zip(pod.stage.node()).and_then(|(percent, node)| {
-            self.shields.ails(self.zone_of(node), percent)
-        });
+        let ails = terms
+            .unhealthy_zone_percent
+            .zip(pod.stage.node())
+            .and_then(|(percent, node)| self.shields.ails(self.zone_of(node), percent));
         if let Some(until) = ails.filter(|until| *until > now) {
             note(Protection::Zone, Some(until));
         }
@@ -225,8 +227,8 @@ impl Shields {
     fn ails(&self, zone: Zone, percent: i32) -> Option<Tick> {
         let Health { nodes, not_ready } = *self.zones.get(&zone)?;
         let share = u64::from(not_ready) * 100;
-        let bad = not_ready > FEW_NODES
-            && share > u64::from(nodes) * u64::try_from(percent).unwrap_or(0);
+        let bad =
+            not_ready > FEW_NODES && share > u64::from(nodes) * u64::try_from(percent).unwrap_or(0);
         let dead = not_ready == nodes;
         match (bad || dead, nodes > LARGE_ZONE && !dead) {
             (false, _) => None,

@@ -220,6 +220,7 @@ impl Core {
         }
         view.message = self.said(id).to_string();
         view.domains = self.tried(id);
+        view.preemption = self.looked.get(&id).cloned();
         Some(view)
     }
 
@@ -243,6 +244,7 @@ impl Core {
         let decision = self.attempt_gang(now, id)?;
         view.message = decision.message.map(|text| text.to_string()).unwrap_or_default();
         view.domains = self.tried(id);
+        view.preemption = self.looked.get(&id).cloned();
         if let Outcome::Gathered { members } = decision.outcome {
             self.drop_round(id);
             let mut seated: Vec<PodId> = Vec::with_capacity(members.len());

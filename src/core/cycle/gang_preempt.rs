@@ -27,7 +27,7 @@ use crate::model::{PodId, PodStage, ShapeId};
 use crate::plugins::names;
 use crate::preemption::gang::{Ground, MAX_LIFTED, Plan};
 use crate::preemption::refusal;
-use crate::report::Observation;
+use crate::report::{GangVictimsView, MAX_VICTIMS_SHOWN, Observation};
 
 /// Room that can be made for a gang.
 pub(super) struct Planned {
@@ -81,7 +81,7 @@ impl Core {
         let by = self.seeking(Seeker::Gang(at.id));
         if let Some(held) = self.restraint.held_back(at.now, &by, self.bugs) {
             blocked.failure.rejectors |= 1 << plugin;
-            return Err(self.held(held));
+            return Err(self.nobody_goes(held));
         }
         self.cluster.count_zones();
         let force = at.profile.args().default_preemption.allow_budget_violations
@@ -91,9 +91,11 @@ impl Core {
             // A budget or a policy that allows more may be all that is missing.
             blocked.failure.rejectors |= 1 << plugin;
         }
-        let Some((plan, tested)) =
-            self.try_plans(at, candidates, &found.ground, force, decision)
-        else {
+        let tried = self.try_plans(at, candidates, &found.ground, force, decision);
+        let victims = tried.as_ref().map(|(_, tested)| asked(&found.ground, tested));
+        let view = self.victims_view(victims.as_deref().unwrap_or_default(), found.stay());
+        self.looked.insert(at.id, view);
+        let Some((plan, tested)) = tried else {
             self.restraint.went_wrong(at.now, &by);
             if let Some(until) = found.until {
                 self.restraint.look_again(at.now, by.seeker, until);
@@ -105,21 +107,30 @@ impl Core {
             // In another order all fit: that is no reason to have anybody go.
             return Err(String::new());
         }
-        let asked = asked(&found.ground, &tested);
+        let asked = victims.unwrap_or_default();
         if by.terms.mode == PreemptionMode::Simulate && !bug!(self.bugs, SimulateIgnored) {
             let (count, names) = (asked.len(), self.name_victims(&asked));
             let text = format!("would evict {count} pods (Simulate): {names}");
-            return Err(self.held(("simulate", text)));
+            return Err(self.nobody_goes(("simulate", text)));
         }
         if let Some(held) = self.restraint.wait_for(at.now, &by, asked.len(), self.bugs) {
             blocked.failure.rejectors |= 1 << plugin;
-            return Err(self.held(held));
+            return Err(self.nobody_goes(held));
         }
         Ok(self.planned(at, &found.ground, &plan, tested))
     }
 
+    /// What an explanation says of it.
+    fn victims_view(&self, victims: &[PodId], stay: Vec<String>) -> GangVictimsView {
+        let names = victims.iter().filter_map(|pod| Some(self.cluster.pod(*pod)?.key.to_string()));
+        let mut names: Vec<String> = names.collect();
+        names.sort_unstable();
+        names.truncate(MAX_VICTIMS_SHOWN);
+        GangVictimsView { victims: names, count: victims.len(), stay }
+    }
+
     /// Nobody goes for a gang, although somebody might.
-    fn held(&mut self, (reason, why): (&'static str, String)) -> String {
+    fn nobody_goes(&mut self, (reason, why): (&'static str, String)) -> String {
         self.observations.push(Observation::PreemptionHeld { reason });
         format!("preemption: {why}")
     }

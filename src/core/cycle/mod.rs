@@ -64,13 +64,14 @@ use crate::model::{PodId, PodStage, ShapeId};
 use crate::preemption::Preemptor;
 use crate::queue::{Backoff, EXTENDER, Popped, Queue, QueueCx};
 use crate::report::{
-    Asked, AttemptResult, CacheNode, CacheView, Explanation, GangCounts, GangView, Observation,
-    PendingCounts, PolicyInForce, QueueView, QueuedPod, TieSeed, explain,
+    Asked, AttemptResult, CacheNode, CacheView, Explanation, GangCounts, GangVictimsView, GangView,
+    Observation, PendingCounts, PolicyInForce, QueueView, QueuedPod, TieSeed, explain,
 };
 use binding::Binding;
 use extend::Attempt;
 use ledger::Ledger;
 use outside::Outside;
+use restraint::Seeker;
 use scope::Place;
 
 /// Bytes all ledgers together may hold; the least recently used go first.
@@ -217,6 +218,8 @@ pub struct Core {
     victims: preempt::Victims,
     /// Who waits before it has others pushed out.
     restraint: restraint::Restraint,
+    /// Whom gangs that wait would push out, for explanations.
+    looked: IdMap<GangId, GangVictimsView>,
     /// When victims that were refused may be asked for again.
     refusals: std::collections::BTreeSet<(Tick, PodId)>,
     /// Cycles parked on an extender.
@@ -285,6 +288,7 @@ impl Core {
             orphans: IdMap::default(),
             victims: preempt::Victims::default(),
             restraint: restraint::Restraint::default(),
+            looked: IdMap::default(),
             refusals: std::collections::BTreeSet::new(),
             asking: IdMap::default(),
             asked: IdMap::default(),
@@ -630,7 +634,8 @@ impl Core {
         let policies = cluster.policies_on(record.group);
         let record = record.clone();
         let gang = self.gang_view(pod);
-        Some(Question { pod, record, profile, shape, cluster, ties, gang, policies })
+        let held = self.restraint.says(cluster.now(), &self.seeking(Seeker::Pod(pod)));
+        Some(Question { pod, record, profile, shape, cluster, ties, gang, policies, held })
     }
 
     /// Explains a pod that need not exist, under a profile by position. If a pod
@@ -786,6 +791,7 @@ pub struct Question {
     ties: TieSeed,
     gang: Option<GangView>,
     policies: Vec<PolicyInForce>,
+    held: String,
 }
 
 impl Question {
@@ -795,7 +801,10 @@ impl Question {
         let key = self.record.key.to_string();
         let asked = Asked { pod: &key, preemptor: Preemptor::of(self.pod, &self.record) };
         let cluster = &mut self.cluster;
-        let answer = explain(&asked, &self.profile, &self.shape, cluster, Some(self.ties));
+        let mut answer = explain(&asked, &self.profile, &self.shape, cluster, Some(self.ties));
+        if let Some(preemption) = &mut answer.preemption {
+            preemption.held = self.held;
+        }
         Explanation { gang: self.gang, policies: self.policies, ..answer }
     }
 }

@@ -22,8 +22,8 @@ use crate::io::{ExtenderCall, NodeVictims, Tick};
 use crate::model::{Pod, PodId, PodShape};
 use crate::plugins::DefaultPreemptionArgs;
 use crate::preemption::{
-    Candidate, Candidates, Leaving, Preemptor, budgets_of, nothing_found, protected, refusal,
-    sort_by_importance, units, with_gangs,
+    Candidate, Candidates, Leaving, Preemptor, Stays, budgets_of, nothing_found, protected,
+    refusal, sort_by_importance, units, with_gangs,
 };
 use crate::queue::PluginMask;
 use crate::report::Observation;
@@ -437,7 +437,12 @@ impl Search<'_> {
             key.is_some_and(|key| said.pods.iter().any(|p| p.uid == key.uid))
         };
         let mut victims: Vec<PodId> = there.filter(goes).collect();
-        if victims.is_empty() || !self.fits_without(node, &victims) {
+        let shielded = |id: &PodId| {
+            let pod = self.cluster.pod(*id);
+            pod.is_some_and(|p| self.cluster.shield(*id, p, self.shape.priority).is_some())
+        };
+        if victims.is_empty() || victims.iter().any(shielded) || !self.fits_without(node, &victims)
+        {
             return None;
         }
         sort_by_importance(self.cluster, &mut victims);
@@ -544,6 +549,7 @@ impl Room for Search<'_> {
         };
         let kept = self.candidates(args);
         let mut in_the_way: Vec<Arc<str>> = Vec::new();
+        let mut lapse = kept.candidates.next_lapse();
         let outstanding = self.victims.outstanding(self.cluster, self.pod);
         // Without extenders the first will do.
         let extenders = self.profile.extenders();
@@ -559,8 +565,9 @@ impl Room for Search<'_> {
                 self.victims.leaving(),
             ) {
                 Ok(whole) => whole.map(Arc::new),
-                Err(why) => {
+                Err(Stays { why, until }) => {
                     in_the_way.push(why.into());
+                    lapse = lapse.into_iter().chain(until).min();
                     continue;
                 }
             };
@@ -624,7 +631,7 @@ impl Room for Search<'_> {
             }
             None => {
                 self.blocked = !in_the_way.is_empty() || kept.candidates.protects();
-                if let Some(at) = kept.candidates.next_lapse() {
+                if let Some(at) = lapse {
                     self.held = Some("protected");
                     self.restraint.look_again(self.now, self.by.seeker, at);
                 }

@@ -136,8 +136,29 @@ impl Restraint {
         let line = Some((rate.policy.clone(), by.order));
         self.waits.entry(by.seeker).or_default().line = line;
         let (policy, most) = (&rate.policy, rate.per_minute);
-        let text = format!("waits its turn: SchedulingPolicy {policy} allows {most} evictions a minute");
+        let text =
+            format!("waits its turn: SchedulingPolicy {policy} allows {most} evictions a minute");
         Some(("rate", text))
+    }
+
+    /// Why nobody goes for one now, as far as it waits for that; nothing changes.
+    pub(super) fn says(&self, now: Tick, by: &Seeking) -> String {
+        let terms = &by.terms;
+        let wait = self.waits.get(&by.seeker);
+        let paused = wait.and_then(|wait| wait.paused).is_some_and(|until| now < until);
+        let due = wait.and_then(|wait| wait.since).unwrap_or(now).after_secs(terms.delay_seconds);
+        if terms.mode != PreemptionMode::Enabled {
+            format!("its SchedulingPolicy says mode {}", terms.mode)
+        } else if now < due {
+            format!("nobody goes in its first {}s (delaySeconds)", terms.delay_seconds)
+        } else if paused {
+            "pauses after a failed plan (maxPauseSeconds)".to_owned()
+        } else if let Some((policy, _)) = wait.and_then(|wait| wait.line.as_ref()) {
+            let before = self.rates.get(policy).map_or(0, |turns| turns.before(&by.order));
+            format!("waits its turn: {before} come before it by SchedulingPolicy {policy}")
+        } else {
+            String::new()
+        }
     }
 
     /// The bucket of a policy as it is now.
@@ -239,6 +260,9 @@ impl Core {
 
     /// One has room, or is gone.
     pub(super) fn seeks_no_more(&mut self, seeker: Seeker) {
+        if let Seeker::Gang(gang) = seeker {
+            self.looked.remove(&gang);
+        }
         if self.restraint.waits.is_empty() {
             return;
         }

@@ -46,11 +46,11 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    /// Why no plan was found; nothing if there is nobody of lower priority.
-    pub(super) fn nothing(&self) -> String {
+    /// Why others of lower priority stay: how many, and what keeps them.
+    pub(super) fn stay(&self) -> Vec<String> {
         let spent = |m: &&Mark| m.budget.is_some_and(|b| self.ground.budgets[b as usize] == 0);
         let spent = self.ground.marks.iter().filter(spent).count();
-        let stay: Vec<String> = [
+        [
             (self.guarded, "under two PodDisruptionBudgets"),
             (spent, "whose PodDisruptionBudget forbids it"),
             (self.refused, "whose eviction was refused"),
@@ -58,11 +58,17 @@ impl Survey {
         .into_iter()
         .filter(|(pods, _)| *pods > 0)
         .map(|(pods, why)| format!("{pods} {why}"))
-        .chain(self.protected.iter().map(|(by, pods)| {
-            format!("{} protected by {}", pods.len(), by.words())
-        }))
-        .collect();
-        let stay = stay.join(", ");
+        .chain(
+            self.protected
+                .iter()
+                .map(|(by, pods)| format!("{} protected by {}", pods.len(), by.words())),
+        )
+        .collect()
+    }
+
+    /// Why no plan was found; nothing if there is nobody of lower priority.
+    pub(super) fn nothing(&self) -> String {
+        let stay = self.stay().join(", ");
         match (self.ground.marks.is_empty(), stay.is_empty()) {
             (true, true) => String::new(),
             (true, false) => format!("preemption: no pod may go: {stay}"),

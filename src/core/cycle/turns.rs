@@ -82,6 +82,11 @@ impl Turns {
         }
     }
 
+    /// How many come before one.
+    pub(super) fn before(&self, order: &Order) -> usize {
+        self.line.range(..order).count()
+    }
+
     pub(super) fn alarm(&self) -> Option<Tick> {
         self.alarm
     }

@@ -151,7 +151,12 @@ fn selector(field: &str, wire: Option<&k8s::LabelSelector>) -> Result<Selector, 
     Selector::compile(Some(wire.unwrap_or(&all))).map_err(|error| format!("{field}: {error}"))
 }
 
-pub(super) fn within(field: &str, number: Option<i32>, least: i32, most: i32) -> Result<(), String> {
+pub(super) fn within(
+    field: &str,
+    number: Option<i32>,
+    least: i32,
+    most: i32,
+) -> Result<(), String> {
     match number {
         Some(number) if !(least..=most).contains(&number) => {
             Err(format!("{field}: {number} must be between {least} and {most}"))

@@ -50,8 +50,7 @@ fn preemption(draw: &mut Draw) -> PreemptionPolicy {
         unhealthy_zone_percent: one(20, &[0, 50]),
         ..PreemptionPolicy::default()
     };
-    policy.mode = draw
-        .chance(15)
-        .then(|| draw.one(&[PreemptionMode::Simulate, PreemptionMode::Never]));
+    policy.mode =
+        draw.chance(15).then(|| draw.one(&[PreemptionMode::Simulate, PreemptionMode::Never]));
     policy
 }

@@ -80,7 +80,10 @@ fn no_more_go_in_a_minute_than_the_preemptors_policy_allows_and_the_first_in_ord
     };
     assert_eq!(nominated(&h), "cd");
     let text = condition(&effects);
-    assert!(text.contains("waits its turn: SchedulingPolicy p allows 2 evictions a minute"), "{text}");
+    assert!(
+        text.contains("waits its turn: SchedulingPolicy p allows 2 evictions a minute"),
+        "{text}"
+    );
     go(&mut h, &effects);
     let effects = over(&mut h, 28);
     assert!(asked(&effects).is_empty(), "{effects:?}");
