@@ -311,6 +311,9 @@ pub(crate) fn model_pod(wire: &k8s::Pod, shape: crate::model::ShapeId) -> Pod {
         gang: None,
         owner: crate::cluster::Owner::of(meta),
         class: None,
+        running: false,
+        starting: false,
+        placed: crate::io::Tick::default(),
         crew: None,
         settled: u64::MAX,
     }

@@ -11,6 +11,7 @@
 mod cluster_topology;
 mod crd;
 pub mod node_topology;
+mod pacing_policy;
 mod pod_group;
 mod preemption_policy;
 mod scheduling_policy;
@@ -24,6 +25,7 @@ pub use cluster_topology::{
 };
 pub use crd::crds;
 pub use node_topology::NodeTopology;
+pub use pacing_policy::{MAX_BINDS_PER_SECOND, MAX_STARTING_PODS, PacingPolicy};
 pub use pod_group::{
     Disruption, DisruptionMode, HalfBound, MAX_MEMBERS, MAX_ROLES, MAX_SECONDS, PodGroup,
     PodGroupSpec, Reservation, Role,

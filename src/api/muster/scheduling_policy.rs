@@ -3,6 +3,7 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
+use super::pacing_policy::PacingPolicy;
 use super::pod_group::{HalfBound, MAX_SECONDS};
 use super::preemption_policy::PreemptionPolicy;
 use super::schema::{KEY, MAX_KEY, names, selector};
@@ -98,6 +99,9 @@ pub struct SchedulingPolicySpec {
     /// Whom governed pods push out and how fast, and when they are pushed out themselves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption: Option<PreemptionPolicy>,
+    /// How fast governed pods are bound and started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pacing: Option<PacingPolicy>,
 }
 
 /// The weight of a Score plugin.
@@ -302,6 +306,7 @@ mod tests {
             "gang": {"scheduleTimeoutSeconds": 60, "startTimeoutSeconds": 90,
                 "starvationSeconds": 120, "whenHalfBound": "Wait"},
             "preemption": {"victimsPerMinute": 60, "minRuntimeSeconds": 600},
+            "pacing": {"bindsPerSecond": 50, "startingPodsPerNode": 4},
         });
         let read: SchedulingPolicySpec = serde_json::from_value(spec.clone()).unwrap();
         assert_eq!(serde_json::to_value(&read).unwrap(), spec);

@@ -112,6 +112,11 @@ impl Policies {
         Some(all)
     }
 
+    /// Whether any policy speaks of pace.
+    pub(super) fn speak_of_pace(&self) -> bool {
+        self.policies.values().any(|(_, spec)| spec.pacing.is_some())
+    }
+
     /// Whether any policy speaks of preemption.
     pub(super) fn speak_of_preemption(&self) -> bool {
         self.policies.values().any(|(_, spec)| spec.preemption.is_some())

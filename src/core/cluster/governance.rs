@@ -18,8 +18,8 @@ use crate::gang::GangId;
 use crate::hash::TextMap;
 use crate::model::{LabelSet, PodId, Scope};
 use crate::policy::{
-    self, Active, GangTerms, Placement, Policy, PreemptorTerms, Scoring, Verdict, VictimTerms,
-    judge,
+    self, Active, GangTerms, PaceTerms, Placement, Policy, PreemptorTerms, Scoring, Verdict,
+    VictimTerms, judge,
 };
 use crate::report::{PolicyInForce, PolicyView};
 
@@ -62,6 +62,7 @@ pub(super) struct Governance {
     speaks_of_gangs: bool,
     speaks_of_topology: bool,
     speaks_of_preemption: bool,
+    speaks_of_pace: bool,
     protects: bool,
     minds_zones: bool,
     weighs_load: bool,
@@ -180,6 +181,7 @@ impl Cluster {
         governance.speaks_of_topology = in_force.iter().any(|own| own.policy.topology.is_some());
         let preemption = || in_force.iter().filter_map(|own| own.policy.preemption.as_ref());
         governance.speaks_of_preemption = preemption().next().is_some();
+        governance.speaks_of_pace = in_force.iter().any(|own| own.policy.pacing.is_some());
         governance.protects = preemption().any(policy::protects);
         governance.minds_zones = preemption().any(|own| own.unhealthy_zone_percent.is_some());
         governance.weighs_load = in_force.iter().any(|own| own.thresholds().is_some());
@@ -282,6 +284,23 @@ impl Cluster {
             return PreemptorTerms::default();
         };
         policy::preemptor_terms(self.policies_in(self.set_of_gang(gang)))
+    }
+
+    /// What policies say of the pace of a pod.
+    pub(crate) fn pace_terms(&self, pod: PodId) -> PaceTerms {
+        let Some(record) = self.pod(pod).filter(|_| self.governance.speaks_of_pace) else {
+            return PaceTerms::default();
+        };
+        let set = self.governance.set_of(self.kin.matchers(record.group));
+        policy::pace_terms(self.policies_in(set))
+    }
+
+    /// The same of a gang: by the policies that govern all its members.
+    pub(crate) fn gang_pace_terms(&self, id: GangId) -> PaceTerms {
+        let Some(gang) = self.gang(id).filter(|_| self.governance.speaks_of_pace) else {
+            return PaceTerms::default();
+        };
+        policy::pace_terms(self.policies_in(self.set_of_gang(gang)))
     }
 
     /// What policies say of pods alike in namespace and labels that others would push out.

@@ -31,6 +31,7 @@ mod relate;
 mod shapes;
 mod shields;
 mod sites;
+mod starts;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -105,6 +106,7 @@ pub struct Cluster {
     gangs: Arc<gangs::Gangs>,
     insides: NodeTopologies,
     shields: shields::Shields,
+    starts: starts::Starts,
     sites: Arc<sites::Sites>,
     topologies: crate::topology::Topologies,
     /// Grows with every node that comes or goes, or has other labels.
@@ -175,6 +177,7 @@ impl Cluster {
             gangs: Arc::clone(&self.gangs),
             insides: self.insides.clone(),
             shields: self.shields.clone(),
+            starts: self.starts.clone(),
             sites: Arc::clone(&self.sites),
             topologies: self.topologies.clone(),
             labelled: self.labelled,
@@ -446,6 +449,7 @@ impl Cluster {
         self.tally_pod(group, shape_id, node, true);
         self.count_site(id, node, true);
         self.occupy(id, node);
+        self.begin_start(id, node);
         self.journal.push(node);
     }
 
@@ -480,6 +484,7 @@ impl Cluster {
         self.tally_pod(group, shape_id, node, false);
         self.count_site(id, node, false);
         self.clear(id, node);
+        self.end_start(id, node);
         self.journal.push(node);
         Some(node)
     }

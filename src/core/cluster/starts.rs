@@ -52,9 +52,8 @@ impl Cluster {
     /// Nodes on which so many pods start, or more; none if there is no such node.
     pub(crate) fn crowded(&self, most: u32) -> Option<NodeSet> {
         let since = self.now().after_secs(-START_SECONDS);
-        let lately = |id: &&PodId| {
-            self.pod(**id).is_some_and(|pod| pod.starting && pod.placed > since)
-        };
+        let lately =
+            |id: &&PodId| self.pod(**id).is_some_and(|pod| pod.starting && pod.placed > since);
         let full = |node: &NodeId| {
             // Only where it matters they are looked at one by one.
             let starting = self.node(*node).pods.iter().filter(lately).count();

@@ -373,6 +373,9 @@ impl Core {
             kept: false,
             nominated_told: None,
             started: None,
+            running: false,
+            starting: false,
+            placed: Tick::default(),
             checkpoint: None,
             disrupted: false,
             resource_version: "".into(),
@@ -443,12 +446,18 @@ impl Core {
             return;
         };
         (pod.priority, pod.may_preempt) = rank;
+        let starts = !pod.running && !pod.deleting;
         pod.owner = Owner::of(&wire.metadata);
         let restarted = pod.started != started;
         self.nomination_shown(now, id, &wire.status.nominated_node_name);
         if let Some(node) = stage.node().filter(|_| restarted) {
             // Preemption ranks victims by it.
             self.cluster.journal.push(node);
+        }
+        if let Some(node) = stage.node().filter(|_| !starts)
+            && self.cluster.end_start(id, node)
+        {
+            self.start_ended(now);
         }
         let assigned = !wire.spec.node_name.is_empty();
         self.cluster.set_crew(id, controller(wire));
@@ -661,8 +670,12 @@ impl Core {
         self.seeks_no_more(Seeker::Pod(pod));
         let made_room = self.victim_on(pod);
         self.forget_victim(now, pod);
+        let started = self.cluster.pod(pod).is_none_or(|p| !p.starting);
         self.release(now, pod);
         self.vacate(now, pod);
+        if !started {
+            self.start_ended(now);
+        }
         if let Some((node, priority)) = made_room {
             self.victim_left(now, node, priority);
         }
@@ -750,6 +763,7 @@ fn read(pod: &mut Pod, wire: &k8s::Pod, seen: u64) {
     let others = others.filter(|_| wire.spec.node_name.is_empty());
     pod.conditions = others.cloned().collect();
     pod.started = wire.status.start_time.map(|t| Tick(t.0));
+    pod.running = wire.status.phase == "Running";
     pod.checkpoint = checkpoint(wire);
     let target = wire.status.conditions.iter().find(|c| c.kind == "DisruptionTarget");
     pod.disrupted = target.is_some_and(|c| {

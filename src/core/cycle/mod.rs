@@ -24,6 +24,7 @@ mod keep;
 mod ledger;
 mod nominate;
 mod outside;
+mod pace;
 mod pack;
 mod permit;
 mod pre_bind;
@@ -218,6 +219,8 @@ pub struct Core {
     victims: preempt::Victims,
     /// Who waits before it has others pushed out.
     restraint: restraint::Restraint,
+    /// Who waits before it is tried.
+    pace: pace::Pace,
     /// Whom gangs that wait would push out, for explanations.
     looked: IdMap<GangId, GangVictimsView>,
     /// When victims that were refused may be asked for again.
@@ -288,6 +291,7 @@ impl Core {
             orphans: IdMap::default(),
             victims: preempt::Victims::default(),
             restraint: restraint::Restraint::default(),
+            pace: pace::Pace::default(),
             looked: IdMap::default(),
             refusals: std::collections::BTreeSet::new(),
             asking: IdMap::default(),
@@ -351,6 +355,7 @@ impl Core {
         self.remind(now);
         self.refusals_end(now);
         self.call_seekers(now);
+        self.call_pace(now);
     }
 
     /// When [`Core::advance`] next has something to do.
@@ -361,7 +366,7 @@ impl Core {
         let refusal = self.refusals.first().map(|(due, _)| *due);
         let gang = self.rounds.next_deadline();
         let own = timer.into_iter().chain(reminder).chain(refusal).chain(gang);
-        let own = own.chain(self.restraint.next_deadline());
+        let own = own.chain(self.restraint.next_deadline()).chain(self.pace.next_deadline());
         own.chain(self.queue.next_deadline()).min()
     }
 
@@ -393,6 +398,7 @@ impl Core {
                 Some(answered) => answered,
                 None => match self.queue.pop(self.may_ask())? {
                     Popped::Pod(pod) => (pod, Attempt::default()),
+                    Popped::Gang(gang) if self.paced(now, Seeker::Gang(gang)) => continue,
                     Popped::Gang(gang) => match self.schedule_gang(now, gang) {
                         Some(decision) => return Some(decision),
                         None => continue,
@@ -405,6 +411,9 @@ impl Core {
             let new = attempt.is_new();
             let profile = self.queue.entry(pod).map(|e| e.profile);
             if new && profile.is_some_and(|profile| self.postponed(now, pod, profile)) {
+                continue;
+            }
+            if new && self.paced(now, Seeker::Pod(pod)) {
                 continue;
             }
             let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(now, pod, attempt)));
@@ -503,7 +512,12 @@ impl Core {
             Some(error) => Err(failure::Failure::error(error.to_string())),
         };
         match choice {
-            Ok(Choice::Node(node)) => self.assume(now, pod, &profile, node, &mut decision),
+            Ok(Choice::Node(node)) => {
+                self.assume(now, pod, &profile, node, &mut decision);
+                if !matches!(decision.outcome, Outcome::Unschedulable | Outcome::Error) {
+                    self.charge_pace(now, Seeker::Pod(pod), 1);
+                }
+            }
             Ok(Choice::Ask(question, call)) => {
                 self.park(pod, profile, (question, call), attempt, &mut decision);
             }

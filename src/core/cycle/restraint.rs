@@ -135,7 +135,7 @@ impl Restraint {
         turns.join(by.order, victims);
         let line = Some((rate.policy.clone(), by.order));
         self.waits.entry(by.seeker).or_default().line = line;
-        let (policy, most) = (&rate.policy, rate.per_minute);
+        let (policy, most) = (&rate.policy, rate.turns);
         let text =
             format!("waits its turn: SchedulingPolicy {policy} allows {most} evictions a minute");
         Some(("rate", text))
@@ -164,8 +164,8 @@ impl Restraint {
     /// The bucket of a policy as it is now.
     fn turns(&mut self, now: Tick, rate: &Rate) -> &mut Turns {
         let known = self.rates.entry(rate.policy.clone());
-        let turns = known.or_insert_with(|| Turns::new(now, rate.per_minute, MINUTE_MICROS));
-        turns.refill(now, rate.per_minute);
+        let turns = known.or_insert_with(|| Turns::new(now, rate.turns, MINUTE_MICROS));
+        turns.refill(now, rate.turns);
         turns
     }
 
@@ -204,7 +204,7 @@ impl Core {
     }
 
     /// The more important come first, then the older.
-    fn seekers_order(&self, seeker: Seeker) -> Order {
+    pub(super) fn seekers_order(&self, seeker: Seeker) -> Order {
         let of = |pod: PodId| self.cluster.pod(pod).map(|p| (p.priority, p.created));
         let (priority, created) = match seeker {
             Seeker::Pod(pod) => of(pod),
@@ -263,6 +263,7 @@ impl Core {
         if let Seeker::Gang(gang) = seeker {
             self.looked.remove(&gang);
         }
+        self.paced_no_more(seeker);
         if self.restraint.waits.is_empty() {
             return;
         }
@@ -304,6 +305,7 @@ impl Core {
     /// Policies, or whom they govern, have changed: whoever waits because of them is tried
     /// again, and so is whoever found victims protected.
     pub(super) fn protections_changed(&mut self, now: Tick) {
+        self.pace_changed(now);
         self.restraint.alarms.clear();
         let cluster = &self.cluster;
         self.restraint.rates.retain(|policy, turns| {

@@ -133,6 +133,12 @@ pub struct Pod {
     pub nominated_told: Option<Arc<str>>,
     /// When the kubelet took it.
     pub started: Option<Tick>,
+    /// Its containers run.
+    pub running: bool,
+    /// It counts among those that start on its node.
+    pub starting: bool,
+    /// Since when it is on its node, if it is starting there.
+    pub placed: Tick,
     /// When it last saved its work.
     pub checkpoint: Option<Tick>,
     /// Its DisruptionTarget condition names a preemption or an eviction.

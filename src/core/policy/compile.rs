@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use muster_api::k8s;
 use muster_api::muster::{
-    GangDefaults, MAX_SECONDS, MAX_WEIGHT, PlacementPolicy, PlacementStrategy, PreemptionPolicy,
-    SchedulingPolicy, TopologyDefault, TopologyRequest,
+    GangDefaults, MAX_SECONDS, MAX_WEIGHT, PacingPolicy, PlacementPolicy, PlacementStrategy,
+    PreemptionPolicy, SchedulingPolicy, TopologyDefault, TopologyRequest,
 };
 
 use super::Preference;
@@ -73,6 +73,8 @@ pub struct Policy {
     pub gang: GangDefaults,
     /// Whom its pods push out, and when they are pushed out.
     pub preemption: Option<PreemptionPolicy>,
+    /// How fast its pods are bound and started.
+    pub pacing: Option<PacingPolicy>,
     /// What makes no sense in it.
     pub problem: Option<Box<str>>,
 }
@@ -109,6 +111,7 @@ impl Policy {
             sound(within(field, seconds, 1, MAX_SECONDS));
         }
         sound(spec.preemption.as_ref().map_or(Ok(()), super::preemption::check));
+        sound(spec.pacing.as_ref().map_or(Ok(()), super::pacing::check));
         let weights = spec.score_weights.iter();
         Self {
             name: meta.name.as_str().into(),
@@ -123,6 +126,7 @@ impl Policy {
             topology: topology.unwrap_or_default().map(Arc::new),
             gang: spec.gang(),
             preemption: spec.preemption.clone(),
+            pacing: spec.pacing.clone(),
             problem,
         }
     }

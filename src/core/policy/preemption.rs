@@ -8,12 +8,11 @@ use muster_api::muster::{
 use super::Policy;
 use super::compile::within;
 
-/// How fast others may be pushed out, and which policy says so: all that it governs share
-/// what it allows.
+/// How many in a time, and which policy says so: all that it governs share what it allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rate {
     pub(crate) policy: Box<str>,
-    pub(crate) per_minute: i64,
+    pub(crate) turns: i64,
 }
 
 /// What is said of pods that find no room.
@@ -48,10 +47,7 @@ pub(crate) fn preemptor_terms<'a>(policies: impl Iterator<Item = &'a Policy>) ->
     let mut sum = PreemptionPolicy::default();
     let mut rate = None;
     for (policy, own) in speaking(policies) {
-        let named = |per_minute: i32| Rate {
-            policy: policy.name.clone(),
-            per_minute: i64::from(per_minute),
-        };
+        let named = |turns: i32| Rate { policy: policy.name.clone(), turns: i64::from(turns) };
         rate = rate.or_else(|| own.victims_per_minute.map(named));
         sum.mode = sum.mode.or(own.mode);
         sum.delay_seconds = sum.delay_seconds.or(own.delay_seconds);

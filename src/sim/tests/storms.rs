@@ -153,3 +153,42 @@ fn an_autoscaled_pool_comes_before_victims_have_to_go() {
     assert_eq!(evictions(0), 16);
     assert_eq!(evictions(90), 0);
 }
+
+#[test]
+fn a_cold_start_is_paced() {
+    // Pods take half a second to three to start; all come at once.
+    let run = |pacing: &str| {
+        let yaml = format!(
+            "nodes: [{{name: 'n{{i}}', count: 10, allocatable: {{cpu: 64, memory: 256Gi}}}}]\n\
+             workloads:\n\
+             - {{name: many, kind: ReplicaSet, replicas: 200, at: 10s, requests: {{cpu: 1}}}}\n\
+             - {{name: gang, kind: StatefulSet, replicas: 16, at: 10s, requests: {{cpu: 1}}, \
+                podGroup: {{minMember: 16}}}}\n\
+             events:\n\
+             - {{at: 0s, policy: {{name: calm, spec: {{priority: 1{pacing}}}}}}}\n"
+        );
+        let (scenario, outcome) = settle(&yaml);
+        assert_eq!(running(&scenario, &outcome, "many"), 200);
+        assert_eq!(running(&scenario, &outcome, "gang"), 16);
+        let alone: Vec<&PodRecord> = of(&scenario, &outcome, "many").collect();
+        let on = |pod: &PodRecord| pod.node.zip(pod.bound).zip(pod.started);
+        let most = alone.iter().filter_map(|pod| on(pod)).map(|((node, bound), _)| {
+            let starts = |other: &&&PodRecord| {
+                on(other).is_some_and(|((n, b), s)| n == node && b <= bound && bound < s)
+            };
+            alone.iter().filter(starts).count()
+        });
+        let mut binds: Vec<i64> =
+            outcome.record.pods.iter().filter_map(|pod| Some(pod.bound?.0)).collect();
+        binds.sort_unstable();
+        let within =
+            |i: usize| binds[i..].iter().take_while(|at| **at < binds[i] + 1_000_000).count();
+        (most.max().unwrap_or(0), (0..binds.len()).map(within).max().unwrap_or(0))
+    };
+    let (starting, binds) = run("");
+    assert!(starting > 4 && binds > 100, "{starting} {binds}");
+    let (starting, _) = run(", pacing: {startingPodsPerNode: 3}");
+    assert!(starting <= 3, "{starting}");
+    let (_, binds) = run(", pacing: {bindsPerSecond: 20}");
+    assert!(binds <= 40 + 16, "a second's worth, what fills it, and a gang: {binds}");
+}

@@ -21,6 +21,7 @@ mod ledger;
 mod nominate;
 mod numa;
 mod order;
+mod pace;
 mod panics;
 mod permit;
 mod policy;
