@@ -157,7 +157,11 @@ impl Record {
         }
     }
 
+    /// Of one that goes already nothing is noted.
     pub(crate) fn evicted(&mut self, at: Tick, victim: &Pod, preemptor: &PodRef) {
+        if victim.metadata.deletion_timestamp.is_some() {
+            return;
+        }
         self.evictions.push(Evicted {
             at,
             victim: format!("{}/{}", victim.metadata.namespace, victim.metadata.name),

@@ -112,6 +112,11 @@ impl Policies {
         Some(all)
     }
 
+    /// Whether there is such a policy.
+    pub(super) fn knows(&self, name: &str) -> bool {
+        self.policies.contains_key(name)
+    }
+
     /// Whether any policy speaks of pace.
     pub(super) fn speak_of_pace(&self) -> bool {
         self.policies.values().any(|(_, spec)| spec.pacing.is_some())

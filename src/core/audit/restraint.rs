@@ -71,6 +71,11 @@ impl Buckets {
         enough
     }
 
+    /// Forgets policies that are gone: who comes back under the name begins anew.
+    pub(super) fn keep(&mut self, is_known: impl Fn(&str) -> bool) {
+        self.buckets.retain(|policy, _| is_known(policy));
+    }
+
     /// Victims of this preemptor go, whatever comes: they stay counted.
     fn settle(&mut self, preemptor: &str) {
         self.taken.remove(preemptor);
@@ -116,8 +121,10 @@ impl Audit {
                     wrong.push(format!("{other} shall go for {name}, whose mode is {mode}"))
                 }
             }
+            // How long a gang has waited, others may have begun to.
+            let alone = self.plans_for(name).is_none();
             let waited = now.secs() - high.first.secs();
-            if waited + 1 < i64::from(terms.delay_seconds.unwrap_or(0)) {
+            if alone && waited + 1 < i64::from(terms.delay_seconds.unwrap_or(0)) {
                 wrong.push(format!("{other} shall go for {name}, which has waited {waited}s only"));
             }
         }
@@ -142,7 +149,16 @@ impl Audit {
         let Some(uid) = self.world.pods.get(name).map(|pod: &Pod| pod.uid.clone()) else { return };
         let Some((terms, policy)) = self.preemptor_terms(name) else { return };
         let Some(rate) = terms.victims_per_minute.map(i64::from) else { return };
-        let victims = i64::try_from(plan.victims.len()).unwrap_or(i64::MAX);
+        // Whom somebody else has made to go is nobody more.
+        let alone = |victim: &&Victim| {
+            let mut others = self.plans.plans.iter().filter(|(own, _)| **own != uid);
+            !others.any(|(_, other)| other.victims.iter().any(|v| v.uid == victim.uid))
+        };
+        let victims = plan.victims.iter().filter(alone).count();
+        if victims == 0 {
+            return;
+        }
+        let victims = i64::try_from(victims).unwrap_or(i64::MAX);
         if !self.buckets.take(now, &uid, (policy.clone(), rate), victims) {
             let what = format!("{victims} go for {name}, more than {policy} allows now ({rate})");
             self.violation("S5", what);

@@ -50,7 +50,7 @@ pub(super) struct Plan {
     timer: Option<Tick>,
     begun: Tick,
     /// The policy that its victims are charged to.
-    charged: Option<Box<str>>,
+    policy: Option<Box<str>>,
 }
 
 impl Plan {
@@ -75,6 +75,8 @@ struct Victim {
     state: Todo,
     /// It was told to go, and nobody knows whether it does.
     doubtful: bool,
+    /// It is charged to a policy: nobody else waits for it.
+    charged: bool,
 }
 
 /// A call on its way whose plan was given up.
@@ -135,7 +137,9 @@ impl Core {
                 self.fail_binding(now, id, Failure::preempted(&status));
                 in_memory = true;
             } else {
-                left.push(Victim { id, key, node: on, state: Todo::Open, doubtful: false });
+                let charged = !self.victims.taken.contains_key(&id);
+                let state = Todo::Open;
+                left.push(Victim { id, key, node: on, state, doubtful: false, charged });
             }
         }
         if gang_gave_up {
@@ -162,7 +166,9 @@ impl Core {
         left.iter().for_each(|victim| self.victims.take(victim.id, &uid));
         let ids: Vec<PodId> = left.iter().map(|v| v.id).collect();
         let lawful = self.lawful(pod, &ids);
-        let charged = self.charge_turns(now, pod, ids.len());
+        let charged = left.iter().filter(|v| v.charged).count();
+        let policy = self.charge_turns(now, pod, charged);
+        ids.iter().for_each(|victim| self.cluster.pace_zone(*victim));
         let plan = Plan {
             preemptor: uid,
             scheduler: Arc::clone(scheduler),
@@ -173,7 +179,7 @@ impl Core {
             tries,
             timer,
             begun: now,
-            charged,
+            policy,
         };
         self.plans.insert(pod, plan);
         if !bug!(self.bugs, PlanNotHeld) && !self.hold_gang_of(pod) {
@@ -265,7 +271,6 @@ impl Core {
         }
         for victim in told {
             self.cluster.note_eviction(victim);
-            self.cluster.pace_zone(victim);
         }
     }
 
@@ -525,10 +530,11 @@ impl Core {
             self.timers.remove(&(due, pod));
         }
         let gang = self.hold_led_by(pod);
-        if let Some(policy) = &plan.charged {
-            let asked = |v: &&Victim| matches!(v.state, Todo::Asked(_) | Todo::Agreed);
-            let spent = plan.victims.iter().filter(asked).filter(|_| plan.stage == Step::Evict);
-            self.refund_turns(policy, plan.victims.len() - spent.count());
+        if let Some(policy) = &plan.policy {
+            let acted = plan.stage == Step::Evict;
+            let goes = |v: &Victim| acted && matches!(v.state, Todo::Asked(_) | Todo::Agreed);
+            let stays = plan.victims.iter().filter(|v| v.charged && !goes(v)).count();
+            self.refund_turns(policy, stays);
         }
         for victim in &plan.victims {
             // Who was asked to go may be going, whatever becomes of the plan.

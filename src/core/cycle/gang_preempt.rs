@@ -111,6 +111,7 @@ impl Core {
         if by.terms.mode == PreemptionMode::Simulate && !bug!(self.bugs, SimulateIgnored) {
             let (count, names) = (asked.len(), self.name_victims(&asked));
             let text = format!("would evict {count} pods (Simulate): {names}");
+            blocked.failure.rejectors |= 1 << plugin;
             return Err(self.nobody_goes(("simulate", text)));
         }
         if let Some(held) = self.restraint.wait_for(at.now, &by, asked.len(), self.bugs) {

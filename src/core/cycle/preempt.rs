@@ -465,11 +465,15 @@ impl Search<'_> {
     /// Why these do not go although they would make room: it is only asked what would be, or
     /// so many cannot go now.
     fn kept_from(&mut self, candidate: &Candidate) -> Option<String> {
-        let stays = |victim: &&PodId| self.cluster.pod(**victim).is_some_and(|p| !p.deleting);
+        // Who goes anyway, or for somebody else too, is nobody more.
+        let stays = |victim: &&PodId| {
+            let there = self.cluster.pod(**victim).is_some_and(|p| !p.deleting);
+            there && !self.victims.taken.contains_key(*victim)
+        };
         let going: Vec<PodId> = candidate.victims.iter().filter(stays).copied().collect();
         let simulates = self.by.terms.mode == PreemptionMode::Simulate;
         if simulates && !bug!(self.cluster.bugs, SimulateIgnored) {
-            self.held = Some("simulate");
+            (self.held, self.blocked) = (Some("simulate"), true);
             let names = going.iter().filter_map(|v| Some(self.cluster.pod(*v)?.key.to_string()));
             let (count, node) = (going.len(), &self.cluster.node(candidate.node).name);
             let names = named(names);

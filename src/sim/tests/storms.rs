@@ -3,7 +3,7 @@
 //!
 //! `MUSTER_LONG=1` runs the first at its full size: 1,000 nodes and 10,000 pods that wait.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use muster_sim::record::{Evicted, PodRecord, PodState};
@@ -67,10 +67,10 @@ fn ten_thousand_urgent_pods_on_a_full_cluster_stay_within_the_bucket() {
     let (first, last) = (&evictions[0], &evictions[pods - 1]);
     let took = last.at.secs() - first.at.secs();
     let least = i64::try_from((pods - rate) * 60 / rate).unwrap();
-    assert!((least..least + 60).contains(&took), "{took}s, {least}s by the bucket");
-    let mut whose: BTreeMap<&str, usize> = BTreeMap::new();
-    evictions.iter().for_each(|one| *whose.entry(&one.preemptor).or_default() += 1);
-    assert!(whose.values().all(|count| *count == 1), "nobody has two go for one room");
+    assert!((least..least + 120).contains(&took), "{took}s, {least}s by the bucket");
+    let twice: BTreeSet<(&str, &str)> =
+        evictions.iter().map(|one| (one.victim.as_str(), &*one.preemptor)).collect();
+    assert_eq!(twice.len(), evictions.len(), "nobody goes twice for the same pod");
 }
 
 #[test]

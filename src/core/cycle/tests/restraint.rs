@@ -293,7 +293,6 @@ fn who_was_evicted_twice_within_the_window_stays_whatever_its_name() {
 #[test]
 fn a_plan_that_failed_is_followed_by_a_growing_pause() {
     let mut h = full(1);
-    runs(&mut h, "other", "n0", 0, 3600);
     h.object(says(&json!({"maxPauseSeconds": 100})));
     h.node(node("n1").cpu("2"));
     runs(&mut h, "w", "n1", 0, 3600);
