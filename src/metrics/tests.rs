@@ -218,7 +218,7 @@ fn gangs_are_counted() {
     let metrics = Metrics::new();
     let mut core = muster_core::Core::new(muster_core::Config::default());
     for (queue, count) in [("active", 1), ("backoff", 2), ("unschedulable", 3), ("incomplete", 4)] {
-        let counts = GangCounts { active: 1, backoff: 2, unschedulable: 3, incomplete: 4 };
+        let counts = GangCounts { active: 1, backoff: 2, unschedulable: 3, incomplete: 4, holds: 5 };
         metrics.set_gangs(&counts);
         let sample = format!("muster_pending_gangs{{queue=\"{queue}\"}}");
         assert_eq!(value(&metrics, &sample), f64::from(count));
