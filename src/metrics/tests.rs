@@ -218,10 +218,12 @@ fn gangs_are_counted() {
     let metrics = Metrics::new();
     let mut core = muster_core::Core::new(muster_core::Config::default());
     for (queue, count) in [("active", 1), ("backoff", 2), ("unschedulable", 3), ("incomplete", 4)] {
-        let counts = GangCounts { active: 1, backoff: 2, unschedulable: 3, incomplete: 4, holds: 5 };
+        let counts =
+            GangCounts { active: 1, backoff: 2, unschedulable: 3, incomplete: 4, holds: 5 };
         metrics.set_gangs(&counts);
         let sample = format!("muster_pending_gangs{{queue=\"{queue}\"}}");
         assert_eq!(value(&metrics, &sample), f64::from(count));
+        assert_eq!(value(&metrics, "muster_gang_preemption_holds"), 5.0);
     }
     metrics.observe(&Observation::GangBound { members: 8, since_complete_micros: 1_500_000 });
     assert_eq!(value(&metrics, "muster_gang_bound_members_sum"), 8.0);
