@@ -15,6 +15,7 @@ use crate::bugs::bug;
 use crate::cluster::{Cluster, NodeId};
 use crate::framework::Status;
 use crate::gang::GangId;
+use crate::hash::IdMap;
 use crate::io::{Effect, EventRecord, Eviction, PodRef, Removal, Request, Tick, Token};
 use crate::model::{Pod, PodId, PodStage};
 use crate::plugins::names;
@@ -82,10 +83,11 @@ struct Victim {
 /// A call on its way whose plan was given up.
 pub(super) struct Orphan {
     victim: PodId,
-    /// The UID of who planned.
+    /// Who planned, and its UID.
+    pod: PodId,
     preemptor: Arc<str>,
     step: Step,
-    /// The gang it planned for.
+    /// The gang it planned for, or is in.
     gang: Option<GangId>,
 }
 
@@ -373,15 +375,44 @@ impl Core {
             Eviction::Unavailable(_) => self.leave_in_doubt(now, orphan.victim),
             _ => self.victims.let_go(orphan.victim, &orphan.preemptor),
         }
+        orphan.gang.into_iter().for_each(|gang| self.mind_leaving(now, gang));
+        let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         if let Some(gang) = orphan.gang.filter(|gang| self.unanswered(*gang) == 0) {
-            let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
             self.queue.gang_now(&cx, gang);
+        }
+        if unanswered_to(&self.orphans, &orphan.preemptor) == 0 {
+            let same = |p: &&Pod| p.key.uid == orphan.preemptor;
+            if self.cluster.pod(orphan.pod).filter(same).is_some() {
+                self.queue.activate_now(&cx, orphan.pod);
+            }
         }
     }
 
     /// How many calls of plans that a gang has given up are still on their way.
     pub(super) fn unanswered(&self, gang: GangId) -> usize {
         self.orphans.values().filter(|orphan| orphan.gang == Some(gang)).count()
+    }
+
+    /// A member planned for itself alone, and is with its gang again: the gang plans.
+    pub(super) fn plan_for_one_ends(&mut self, now: Tick, id: GangId, pod: PodId) {
+        if self.hold_led_by(pod).is_some() {
+            return;
+        }
+        let Some(plan) = self.drop_plan(now, pod) else {
+            return;
+        };
+        let goes = |v: &PodId| {
+            let there = self.cluster.pod(*v).filter(|p| p.stage != PodStage::Pending);
+            there.is_some() && self.victims.is_taken_by(*v, &plan.preemptor)
+        };
+        let leaving = plan.victims.iter().map(|v| v.id).filter(goes).collect();
+        self.inherit_leaving(now, id, &plan.preemptor, &leaving);
+        if self.nominate(now, pod, None) {
+            self.patch_nomination(pod);
+        }
+        let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+        self.queue.unhold(&cx, pod);
+        self.queue.activate_now(&cx, pod);
     }
 
     /// Nobody asks for this pod for a while.
@@ -529,13 +560,14 @@ impl Core {
         if let Some(due) = plan.timer {
             self.timers.remove(&(due, pod));
         }
-        let gang = self.hold_led_by(pod);
         if let Some(policy) = &plan.policy {
             let acted = plan.stage == Step::Evict;
             let goes = |v: &Victim| acted && matches!(v.state, Todo::Asked(_) | Todo::Agreed);
             let stays = plan.victims.iter().filter(|v| v.charged && !goes(v)).count();
             self.refund_turns(policy, stays);
         }
+        let own = || self.cluster.pod(pod).filter(|p| p.key.uid == plan.preemptor)?.gang;
+        let gang = self.hold_led_by(pod).or_else(own);
         for victim in &plan.victims {
             // Who was asked to go may be going, whatever becomes of the plan.
             let unasked = matches!(victim.state, Todo::Open | Todo::Later | Todo::Refused);
@@ -543,7 +575,8 @@ impl Core {
             if let Todo::Asked(token) = victim.state {
                 self.evictions.remove(&token);
                 let (preemptor, step) = (Arc::clone(&plan.preemptor), plan.stage);
-                self.orphans.insert(token, Orphan { victim: victim.id, preemptor, step, gang });
+                let orphan = Orphan { victim: victim.id, pod, preemptor, step, gang };
+                self.orphans.insert(token, orphan);
             }
             if stays && victim.doubtful {
                 self.leave_in_doubt(now, victim.id);
@@ -646,6 +679,11 @@ impl Core {
             self.refusals.remove(&(until, pod));
         }
     }
+}
+
+/// How many calls of plans that a pod, named by UID, has given up are still on their way.
+pub(super) fn unanswered_to(orphans: &IdMap<Token, Orphan>, preemptor: &str) -> usize {
+    orphans.values().filter(|orphan| *orphan.preemptor == *preemptor).count()
 }
 
 /// The budgets that cover a pod, by name.

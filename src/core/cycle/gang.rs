@@ -60,7 +60,7 @@ impl Core {
         };
         self.mind_hold(now, id);
         let Some(spec) = gang.spec.as_ref().map(Arc::clone) else {
-            self.end_hold(now, id);
+            self.pause_hold(now, id);
             self.set_formed(now, id, &gang, false);
             self.queue.idle_gang(id, false);
             let text = format!("waiting for pod group {} to exist", gang.key);
@@ -88,7 +88,11 @@ impl Core {
         self.note_half_bound(now, id, &gang, &spec, &standing, formed);
         if formed || !could.suffices(&spec) {
             self.end_keep(now, id);
+        }
+        if formed {
             self.end_hold(now, id);
+        } else if !could.suffices(&spec) {
+            self.pause_hold(now, id);
         }
         if formed {
             self.seeks_no_more(Seeker::Gang(id));
@@ -160,6 +164,9 @@ impl Core {
         let asks = |pod: &&PodId| !formed && self.asking.contains_key(*pod);
         let asking: Vec<PodId> = gang.members.iter().filter(asks).copied().collect();
         asking.iter().for_each(|pod| self.stop_asking(*pod));
+        if !formed {
+            gang.members.iter().for_each(|pod| self.plan_for_one_ends(now, id, *pod));
+        }
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         if formed {
             self.queue.disband(&cx, id);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use muster_api::muster::PreemptionMode;
 
+use super::evict::unanswered_to;
 use super::ledger::Ledger;
 use super::outside::{Outside, Question};
 use super::restraint::{Restraint, Seeker, Seeking};
@@ -90,6 +91,11 @@ impl Victims {
         Leaving { taken: &self.taken, gone: &self.gone }
     }
 
+    /// Whether a pod has to go for `preemptor`.
+    pub(super) fn is_taken_by(&self, victim: PodId, preemptor: &Arc<str>) -> bool {
+        self.taken.get(&victim).is_some_and(|by| by.contains(preemptor))
+    }
+
     /// A pod has to go for `preemptor`, whoever else waits for that.
     pub(super) fn take(&mut self, victim: PodId, preemptor: &Arc<str>) {
         let by = self.taken.entry(victim).or_default();
@@ -162,6 +168,8 @@ struct Search<'a> {
     by: Seeking,
     /// For metrics: why nobody goes although somebody might.
     held: Option<&'static str>,
+    /// Calls of a plan that the pod gave up, which are still on their way.
+    unanswered: usize,
     seed: u32,
     /// Whether a budget or a policy stood in the way.
     blocked: bool,
@@ -189,6 +197,8 @@ impl Core {
             return PostFiltered::Nothing;
         };
         let seed = self.tie_seed(shape_id).0;
+        let own = self.cluster.pod(pod).map(|p| &*p.key.uid).unwrap_or_default();
+        let unanswered = unanswered_to(&self.orphans, own);
         let shape = Arc::clone(self.cluster.shape(shape_id));
         self.cluster.count_zones();
         let by = self.seeking(Seeker::Pod(pod));
@@ -209,6 +219,7 @@ impl Core {
             restraint: &mut self.restraint,
             by,
             held: None,
+            unanswered,
             seed,
             blocked: false,
             rejectors: 0,
@@ -540,6 +551,10 @@ impl Room for Search<'_> {
         let own = &*self.pod().key.uid;
         let leaves = |id: PodId, pod: &Pod| self.victims.leaves(id, pod, own);
         if let Err(why) = me.eligible(self.cluster, status, leaves) {
+            return unschedulable(format!("preemption: {why}"), None);
+        }
+        if self.unanswered > 0 {
+            let why = format!("waiting for {} answers about the last plan", self.unanswered);
             return unschedulable(format!("preemption: {why}"), None);
         }
         if let Some(why) = self.held_back() {
