@@ -85,6 +85,14 @@ pub enum Bug {
     GangBudgetIgnored,
     /// A gang plans again while victims of its last plan are leaving.
     GangPlansTwice,
+    /// Protections of victims are not looked at.
+    ShieldIgnored,
+    /// Evictions are not counted against what a policy allows.
+    RateIgnored,
+    /// Others are pushed out at once, whatever a policy says of delay.
+    DelayIgnored,
+    /// What is only to be simulated is carried out.
+    SimulateIgnored,
     /// The nomination of a pod that is gone stays.
     NominationLeaked,
     /// A pod that waits keeps its rejecting plugins over a reload.
@@ -176,6 +184,10 @@ impl Bug {
         Self::GangVictimSuperfluous,
         Self::GangBudgetIgnored,
         Self::GangPlansTwice,
+        Self::ShieldIgnored,
+        Self::RateIgnored,
+        Self::DelayIgnored,
+        Self::SimulateIgnored,
         Self::NominationLeaked,
         Self::RejectorsKept,
         Self::EndsUnderAnother,

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use muster_core::Explanation;
-use muster_core::report::{DomainView, GangView, NodeVerdict, PolicyInForce, PreemptionView};
+use muster_core::report::{
+    DomainView, GangVictimsView, GangView, NodeVerdict, PolicyInForce, PreemptionView,
+};
 
 /// Rejected nodes that are listed by name; more are counted by reason.
 const NAMED: usize = 20;
@@ -53,7 +55,7 @@ pub fn table(e: &Explanation) -> String {
 
 /// How the pod's gang stands, and where its members would go.
 fn members(out: &mut String, gang: &GangView) {
-    let GangView { group, needs, have, wait, message, placed, domains } = gang;
+    let GangView { group, needs, have, wait, message, placed, domains, preemption } = gang;
     let _ = write!(out, "gang {group}: {have} of {needs} members have a place, {wait} wait");
     if !message.is_empty() {
         let _ = write!(out, ": {message}");
@@ -66,6 +68,16 @@ fn members(out: &mut String, gang: &GangView) {
         let DomainView { domain, fits, nodes, blocker } = domain;
         let why = if blocker.is_empty() { String::new() } else { format!("; {blocker}") };
         let _ = writeln!(out, "  {domain}: room for {fits} of {missing} on {nodes} nodes{why}");
+    }
+    if let Some(GangVictimsView { victims, count, stay }) = preemption {
+        let shown = victims.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+        let more = count.saturating_sub(victims.len().min(NAMED));
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let nobody = if *count == 0 { "nobody" } else { "" };
+        let _ = writeln!(out, "  would push out: {nobody}{shown}{more}");
+        for why in stay {
+            let _ = writeln!(out, "  stay: {why}");
+        }
     }
     let mut nodes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (member, node) in placed {
@@ -84,6 +96,15 @@ fn members(out: &mut String, gang: &GangView) {
 
 /// Who could be evicted where: the chosen node first and marked, then by name.
 fn victims(out: &mut String, preemption: &PreemptionView) {
+    if !preemption.held.is_empty() {
+        let _ = writeln!(out, "nobody is evicted now: {}", preemption.held);
+    }
+    for (pod, why) in preemption.protected.iter().take(NAMED) {
+        let _ = writeln!(out, "{pod} stays: {why}");
+    }
+    if preemption.protected.len() > NAMED {
+        let _ = writeln!(out, "and {} more stay", preemption.protected.len() - NAMED);
+    }
     if preemption.candidates.is_empty() {
         return;
     }

@@ -345,6 +345,21 @@ pub(super) const GANG_WORK_LOST: Family = counter(
     &[],
     "Seconds of work of the pods that were chosen to make room for gangs, each since it started or since its last checkpoint.",
 );
+pub(super) const PREEMPTIONS_HELD: Family = counter(
+    "muster_preemptions_held_back_total",
+    &["reason"],
+    "Number of attempts of pods and gangs after which nobody was evicted although somebody might be, by reason: delay, pause, rate, protected, simulate, never (of their SchedulingPolicy or that of the victims).",
+);
+pub(super) const EVICTION_REFUSALS: Family = counter(
+    "muster_eviction_refusals_total",
+    &["cause", "dry_run"],
+    "Number of evictions of victims that were not carried out, by cause: budget, unavailable, failed; and of dry runs.",
+);
+pub(super) const PREEMPTION_HOLDS: Family = gauge(
+    "muster_gang_preemption_holds",
+    &[],
+    "Number of gangs for which room is being freed and held.",
+);
 pub(super) const PENDING_GANGS: Family = gauge(
     "muster_pending_gangs",
     &["queue"],

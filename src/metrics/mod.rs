@@ -81,6 +81,9 @@ struct Inner {
     gang_victims: IntCounterVec,
     gangs_touched: IntCounterVec,
     gang_work_lost: IntCounterVec,
+    preemptions_held: IntCounterVec,
+    eviction_refusals: IntCounterVec,
+    preemption_holds: IntGaugeVec,
 }
 
 /// Gauges that [`Metrics::set_pending`] sets.
@@ -153,6 +156,9 @@ impl Metrics {
             gang_victims: make.counters(families::GANG_VICTIMS),
             gangs_touched: make.counters(families::GANGS_TOUCHED),
             gang_work_lost: make.counters(families::GANG_WORK_LOST),
+            preemptions_held: make.counters(families::PREEMPTIONS_HELD),
+            eviction_refusals: make.counters(families::EVICTION_REFUSALS),
+            preemption_holds: make.gauges(families::PREEMPTION_HOLDS),
             made: Vec::new(),
             registry: registry.clone(),
         };
@@ -219,6 +225,13 @@ impl Metrics {
                 count(&inner.gangs_touched, u64::try_from(*gangs).unwrap_or(0));
                 count(&inner.gang_work_lost, *lost_seconds);
             }
+            Observation::PreemptionHeld { reason } => {
+                inner.preemptions_held.with_label_values(&[reason]).inc();
+            }
+            Observation::EvictionRefused { cause, dry_run } => {
+                let dry_run = if *dry_run { "true" } else { "false" };
+                inner.eviction_refusals.with_label_values(&[*cause, dry_run]).inc();
+            }
             Observation::PreemptionDone { result, micros: took } => {
                 inner.preemptions.with_label_values(&[result]).inc();
                 inner.preemption_seconds.with_label_values(&[result]).observe(micros(*took));
@@ -283,6 +296,8 @@ impl Metrics {
             let count = i64::try_from(count).unwrap_or(i64::MAX);
             self.0.gangs.with_label_values(&[queue]).set(count);
         }
+        let holds = i64::try_from(counts.holds).unwrap_or(i64::MAX);
+        self.0.preemption_holds.with_label_values(&[] as &[&str]).set(holds);
     }
 
     /// How many pods wait because of a plugin: profile, plugin, pods. What is not

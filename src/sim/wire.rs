@@ -331,6 +331,7 @@ impl Engine<'_> {
                 let preemptor = self.api.find(&evict.preemptor).and_then(|id| self.api.pod(id));
                 let preemptor = preemptor.map(|stored| &*stored.object);
                 self.checker.evicted(self.now, preemptor, &before, budgets);
+                self.record.evicted(self.now, &before, &evict.preemptor);
             }
         }
         let counts = &mut self.link.faults.counts;

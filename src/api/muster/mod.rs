@@ -11,7 +11,9 @@
 mod cluster_topology;
 mod crd;
 pub mod node_topology;
+mod pacing_policy;
 mod pod_group;
+mod preemption_policy;
 mod scheduling_policy;
 mod schema;
 mod status;
@@ -23,9 +25,13 @@ pub use cluster_topology::{
 };
 pub use crd::crds;
 pub use node_topology::NodeTopology;
+pub use pacing_policy::{MAX_BINDS_PER_SECOND, MAX_STARTING_PODS, PacingPolicy};
 pub use pod_group::{
     Disruption, DisruptionMode, HalfBound, MAX_MEMBERS, MAX_ROLES, MAX_SECONDS, PodGroup,
     PodGroupSpec, Reservation, Role,
+};
+pub use preemption_policy::{
+    MAX_PRIORITY_GAP, MAX_VICTIMS_PER_MINUTE, PreemptionMode, PreemptionPolicy,
 };
 pub use scheduling_policy::{
     GangDefaults, MAX_POLICY_PRIORITY, MAX_WEIGHT, MAX_WEIGHTS, PlacementPolicy, PlacementStrategy,

@@ -19,6 +19,7 @@ mod journal;
 mod kin;
 #[cfg(test)]
 mod kin_tests;
+mod lineages;
 mod load;
 mod node_set;
 mod node_topologies;
@@ -30,7 +31,9 @@ mod owners;
 mod policies;
 mod relate;
 mod shapes;
+mod shields;
 mod sites;
+mod starts;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -57,6 +60,7 @@ pub(crate) use kin::{Kin, MatchKey};
 pub(crate) use node_topologies::News;
 pub(crate) use nodes::Labels;
 pub(crate) use relate::Counted;
+pub(crate) use shields::{Protection, Shield};
 pub(crate) use volumes::{is_bound_to, object_key};
 
 use std::sync::Arc;
@@ -109,6 +113,8 @@ pub struct Cluster {
     /// Nodes that are in an NVLink domain larger than a node.
     in_domains: usize,
     vigil: inside::Vigil,
+    shields: shields::Shields,
+    starts: starts::Starts,
     sites: Arc<sites::Sites>,
     topologies: crate::topology::Topologies,
     /// Grows with every node that comes or goes, or has other labels.
@@ -181,6 +187,8 @@ impl Cluster {
             demands: self.demands.clone(),
             in_domains: self.in_domains,
             vigil: self.vigil.clone(),
+            shields: self.shields.clone(),
+            starts: self.starts.clone(),
             sites: Arc::clone(&self.sites),
             topologies: self.topologies.clone(),
             labelled: self.labelled,
@@ -264,6 +272,9 @@ impl Cluster {
         if before.as_ref().is_none_or(|b| b.info.labels != self.node(node).labels) {
             self.labelled += 1;
         }
+        if actions != crate::framework::Actions::NONE {
+            self.zones_changed();
+        }
         let came = if before.is_none() { self.gather(node, name) } else { Vec::new() };
         NodeChange { node, actions, before, came }
     }
@@ -279,6 +290,7 @@ impl Cluster {
         self.insides.place(node, None, self.bugs);
         self.note_domain(node);
         self.labelled += 1;
+        self.zones_changed();
         let empty = info.pods.is_empty();
         let slot = self.infos.get_mut(node.index());
         slot.exists = false;
@@ -429,6 +441,7 @@ impl Cluster {
             self.reap(node);
         }
         self.set_crew(id, None);
+        self.forget_evictions(id);
         if let Some(pod) = self.pods.get_mut(id.0 as usize).take() {
             self.release_shape(pod.shape);
             Arc::make_mut(&mut self.kin).leave(pod.group, pod.ours);
@@ -449,6 +462,7 @@ impl Cluster {
         self.tally_pod(group, shape_id, node, true);
         self.count_site(id, node, true);
         self.occupy(id, node);
+        self.begin_start(id, node);
         self.journal.push(node);
     }
 
@@ -483,6 +497,7 @@ impl Cluster {
         self.tally_pod(group, shape_id, node, false);
         self.count_site(id, node, false);
         self.clear(id, node);
+        self.end_start(id, node);
         self.journal.push(node);
         Some(node)
     }

@@ -50,6 +50,8 @@ pub(super) struct Plan {
     tries: u32,
     timer: Option<Tick>,
     begun: Tick,
+    /// The policy that its victims are charged to.
+    policy: Option<Box<str>>,
 }
 
 impl Plan {
@@ -74,6 +76,8 @@ struct Victim {
     state: Todo,
     /// It was told to go, and nobody knows whether it does.
     doubtful: bool,
+    /// It is charged to a policy: nobody else waits for it.
+    charged: bool,
 }
 
 /// A call on its way whose plan was given up.
@@ -135,7 +139,9 @@ impl Core {
                 self.fail_binding(now, id, Failure::preempted(&status));
                 in_memory = true;
             } else {
-                left.push(Victim { id, key, node: on, state: Todo::Open, doubtful: false });
+                let charged = !self.victims.taken.contains_key(&id);
+                let state = Todo::Open;
+                left.push(Victim { id, key, node: on, state, doubtful: false, charged });
             }
         }
         if gang_gave_up {
@@ -162,6 +168,9 @@ impl Core {
         left.iter().for_each(|victim| self.victims.take(victim.id, &uid));
         let ids: Vec<PodId> = left.iter().map(|v| v.id).collect();
         let lawful = self.lawful(pod, &ids);
+        let charged = left.iter().filter(|v| v.charged).count();
+        let policy = self.charge_turns(now, pod, charged);
+        ids.iter().for_each(|victim| self.cluster.pace_zone(*victim));
         let plan = Plan {
             preemptor: uid,
             scheduler: Arc::clone(scheduler),
@@ -172,6 +181,7 @@ impl Core {
             tries,
             timer,
             begun: now,
+            policy,
         };
         self.plans.insert(pod, plan);
         if !bug!(self.bugs, PlanNotHeld) && !self.hold_gang_of(pod) {
@@ -221,6 +231,7 @@ impl Core {
             Step::Evict => Removal::Evict,
         };
         let cluster = &self.cluster;
+        let mut told: Vec<PodId> = Vec::new();
         let stays = |victim: &Victim| {
             let pod = cluster.pod(victim.id).filter(|p| p.key.uid == victim.key.uid);
             let on = pod.and_then(|p| p.stage.node());
@@ -250,12 +261,18 @@ impl Core {
             if !budgets.is_empty() {
                 self.spending.insert(token, budgets);
             }
+            if how != Removal::DryRun {
+                told.push(victim.id);
+            }
             self.effects.push(Effect::Call {
                 token,
                 pod: record.key.clone(),
                 plugin: names::DEFAULT_PREEMPTION.into(),
                 request: Request::Evict { victim: victim.key.clone(), how },
             });
+        }
+        for victim in told {
+            self.cluster.note_eviction(victim);
         }
     }
 
@@ -299,6 +316,19 @@ impl Core {
         let (id, key, node) = (victim.id, victim.key.clone(), Arc::clone(&victim.node));
         let unknown = matches!(eviction, Eviction::Unavailable(_));
         victim.doubtful = unknown && step == Step::Evict;
+        let cause = match eviction {
+            Eviction::Accepted | Eviction::Gone => None,
+            Eviction::Refused(_) => Some("budget"),
+            Eviction::Unavailable(_) => Some("unavailable"),
+            Eviction::Failed(_) => Some("failed"),
+        };
+        if let Some(cause) = cause {
+            let dry_run = step == Step::Ask;
+            self.observations.push(Observation::EvictionRefused { cause, dry_run });
+            if !dry_run {
+                self.cluster.unnote_eviction(id);
+            }
+        }
         match eviction {
             Eviction::Refused(_) if step == Step::Ask && bug!(self.bugs, RefusalIgnored) => {
                 victim.state = Todo::Agreed;
@@ -484,6 +514,7 @@ impl Core {
         let Some(plan) = self.drop_plan(now, pod) else {
             return;
         };
+        self.plan_went_well(pod);
         self.plan_observed(now, &plan, "success");
         if self.gang_plan_settled(now, pod) {
             return;
@@ -505,6 +536,7 @@ impl Core {
             return;
         };
         let freed = step == Step::Evict && plan.victims.iter().any(|v| v.state == Todo::Agreed);
+        self.plan_went_wrong(now, pod);
         self.plan_observed(now, &plan, "error");
         if self.gang_plan_failed(now, pod, freed) {
             return;
@@ -527,6 +559,12 @@ impl Core {
         let plan = self.plans.remove(&pod)?;
         if let Some(due) = plan.timer {
             self.timers.remove(&(due, pod));
+        }
+        if let Some(policy) = &plan.policy {
+            let acted = plan.stage == Step::Evict;
+            let goes = |v: &Victim| acted && matches!(v.state, Todo::Asked(_) | Todo::Agreed);
+            let stays = plan.victims.iter().filter(|v| v.charged && !goes(v)).count();
+            self.refund_turns(policy, stays);
         }
         let own = || self.cluster.pod(pod).filter(|p| p.key.uid == plan.preemptor)?.gang;
         let gang = self.hold_led_by(pod).or_else(own);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use muster_api::muster::reason;
 
+use super::restraint::Seeker;
 use super::{Core, Outcome};
 use crate::cluster::{Gang, Standing};
 use crate::gang::{GangId, GangSpec};
@@ -41,6 +42,7 @@ impl Core {
         if self.cluster.reap_gang(id) || self.cluster.gang(id).is_none() {
             self.queue.forget_gang(id);
             self.drop_hold(now, id);
+            self.seeks_no_more(Seeker::Gang(id));
             return self.forget_words(id);
         }
         let governed = self.govern_gang(id);
@@ -93,6 +95,7 @@ impl Core {
             self.pause_hold(now, id);
         }
         if formed {
+            self.seeks_no_more(Seeker::Gang(id));
             self.queue.idle_gang(id, standing.going == 0);
             if standing.going == 0
                 && let Some(since) = self.queue.take_complete(id)
@@ -224,6 +227,7 @@ impl Core {
         }
         view.message = self.said(id).to_string();
         view.domains = self.tried(id);
+        view.preemption = self.looked.get(&id).cloned();
         Some(view)
     }
 
@@ -247,6 +251,7 @@ impl Core {
         let decision = self.attempt_gang(now, id)?;
         view.message = decision.message.map(|text| text.to_string()).unwrap_or_default();
         view.domains = self.tried(id);
+        view.preemption = self.looked.get(&id).cloned();
         if let Outcome::Gathered { members } = decision.outcome {
             self.drop_round(id);
             let mut seated: Vec<PodId> = Vec::with_capacity(members.len());

@@ -6,6 +6,7 @@ use muster_api::k8s;
 use muster_api::muster::annotations;
 
 use super::Core;
+use super::restraint::Seeker;
 use crate::bugs::bug;
 use crate::cluster::{GroupKey, NodeBefore, NodeId, Owner, object_key};
 use crate::framework::{Actions, ClusterEvent, ProfileId, Resource, Subject};
@@ -265,8 +266,10 @@ impl Core {
 
     /// A budget changed: what it kept from being evicted may go now.
     fn policy_changed(&mut self, now: Tick, kind: Kind) {
-        if kind == Kind::PodDisruptionBudget {
-            self.budgets_changed(now);
+        match kind {
+            Kind::PodDisruptionBudget => self.budgets_changed(now),
+            // What its pods tolerate may be something else.
+            _ => self.protections_changed(now),
         }
     }
 
@@ -387,6 +390,9 @@ impl Core {
             kept: false,
             nominated_told: None,
             started: None,
+            running: false,
+            starting: false,
+            placed: Tick::default(),
             checkpoint: None,
             disrupted: false,
             resource_version: "".into(),
@@ -400,6 +406,7 @@ impl Core {
             seen: 0,
             group: self.cluster.join_group(wire, ours),
             gang: None,
+            class: self.cluster.class_of(wire),
             owner: Owner::of(meta),
             crew: None,
             settled: u64::MAX,
@@ -411,6 +418,7 @@ impl Core {
         let id = self.cluster.add_pod(pod);
         self.by_key.insert(key, id);
         self.cluster.set_crew(id, controller(wire));
+        self.cluster.inherit_evictions(id);
         self.regang(now, id, wire);
         id
     }
@@ -457,12 +465,18 @@ impl Core {
             return;
         };
         (pod.priority, pod.may_preempt) = rank;
+        let starts = !pod.running && !pod.deleting;
         pod.owner = Owner::of(&wire.metadata);
         let restarted = pod.started != started;
         self.nomination_shown(now, id, &wire.status.nominated_node_name);
         if let Some(node) = stage.node().filter(|_| restarted) {
             // Preemption ranks victims by it.
             self.cluster.journal.push(node);
+        }
+        if let Some(node) = stage.node().filter(|_| !starts)
+            && self.cluster.end_start(id, node)
+        {
+            self.start_ended(now);
         }
         let assigned = !wire.spec.node_name.is_empty();
         self.cluster.set_crew(id, controller(wire));
@@ -603,6 +617,7 @@ impl Core {
     /// Puts a bound pod on its node. On one that is not known it helps nobody, so
     /// nobody is told before that is.
     fn put(&mut self, now: Tick, id: PodId, wire: &k8s::Pod) {
+        self.seeks_no_more(Seeker::Pod(id));
         let here = self.cluster.put(id, &wire.spec.node_name);
         // What was expected of the kubelet when it was bound, whoever bound it.
         let devices = wire.metadata.annotations.get(annotations::PREDICTED_DEVICES);
@@ -621,6 +636,7 @@ impl Core {
             pod.stage = PodStage::Bound(node);
         }
         self.bound(now, id);
+        self.seeks_no_more(Seeker::Pod(id));
         self.recharge(now, id, wire);
         self.expect_report(now, id);
         self.assigned(now, id, None);
@@ -676,10 +692,15 @@ impl Core {
         self.stop_asking(pod);
         self.unremind(pod);
         self.drop_plan(now, pod);
+        self.seeks_no_more(Seeker::Pod(pod));
         let made_room = self.victim_on(pod);
         self.forget_victim(now, pod);
+        let started = self.cluster.pod(pod).is_none_or(|p| !p.starting);
         self.release(now, pod);
         self.vacate(now, pod);
+        if !started {
+            self.start_ended(now);
+        }
         if let Some((node, priority)) = made_room {
             self.victim_left(now, node, priority);
         }
@@ -768,6 +789,7 @@ fn read(pod: &mut Pod, wire: &k8s::Pod, seen: u64) {
     let others = others.filter(|_| wire.spec.node_name.is_empty());
     pod.conditions = others.cloned().collect();
     pod.started = wire.status.start_time.map(|t| Tick(t.0));
+    pod.running = wire.status.phase == "Running";
     pod.checkpoint = checkpoint(wire);
     let target = wire.status.conditions.iter().find(|c| c.kind == "DisruptionTarget");
     pod.disrupted = target.is_some_and(|c| {

@@ -9,7 +9,7 @@ use super::requests::is_extended_resource;
 use super::selector::is_empty_term;
 use super::volumes::compile_volumes;
 use super::{
-    Features, HostPort, NodeTerm, NodeTerms, PodRequests, PodVolumes, Related, ResourceTable,
+    Features, HostPort, NodeTerm, NodeTerms, PodRequests, PodVolumes, Related, ResourceTable, Sym,
     aligned,
 };
 use crate::cluster::{AwayId, GroupId, NodeId, Owner};
@@ -144,6 +144,12 @@ pub struct Pod {
     pub nominated_told: Option<Arc<str>>,
     /// When the kubelet took it.
     pub started: Option<Tick>,
+    /// Its containers run.
+    pub running: bool,
+    /// It counts among those that start on its node.
+    pub starting: bool,
+    /// Since when it is on its node, if it is starting there.
+    pub placed: Tick,
     /// When it last saved its work.
     pub checkpoint: Option<Tick>,
     /// Its DisruptionTarget condition names a preemption or an eviction.
@@ -170,6 +176,8 @@ pub struct Pod {
     pub group: GroupId,
     /// The gang it is in, if it is ours.
     pub gang: Option<GangId>,
+    /// Its priority class, if it names one.
+    pub class: Option<Sym>,
     /// Its controller.
     pub owner: Option<Owner>,
     /// Whom it has its controller in common with.

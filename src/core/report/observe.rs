@@ -80,6 +80,18 @@ pub enum Observation {
         /// Seconds of work that they lose.
         lost_seconds: u64,
     },
+    /// Nobody is made to go for a pod or a gang, although somebody might be.
+    PreemptionHeld {
+        /// `delay`, `pause`, `rate`, `protected`, `simulate` or `never`.
+        reason: &'static str,
+    },
+    /// An eviction was not carried out.
+    EvictionRefused {
+        /// `budget`, `unavailable` or `failed`.
+        cause: &'static str,
+        /// It was only asked whether it would be.
+        dry_run: bool,
+    },
     /// A preemption was carried out, or given up.
     PreemptionDone {
         /// `success` or `error`.

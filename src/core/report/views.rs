@@ -72,6 +72,8 @@ pub struct GangCounts {
     pub unschedulable: usize,
     /// Without enough members.
     pub incomplete: usize,
+    /// Room is being freed for them.
+    pub holds: usize,
 }
 
 /// Sizes, for gauges.

@@ -66,6 +66,11 @@ impl Api {
         self.tell(Notice::Object { object, deleted: false, broken: false });
     }
 
+    /// Whether any policy speaks of preemption.
+    pub(crate) fn preemption_is_restrained(&self) -> bool {
+        self.policies.values().any(|policy| policy.spec.preemption.is_some())
+    }
+
     /// Somebody creates a scheduling policy, or changes it.
     pub(crate) fn put_policy(&mut self, now: Tick, mut policy: SchedulingPolicy) {
         let name = policy.metadata.name.clone();
