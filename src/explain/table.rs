@@ -257,7 +257,9 @@ mod tests {
             suggested_host: "b".to_owned(),
             evaluated_nodes: 2,
             feasible_nodes: 2,
-            nodes: nodes.map(|(name, points, note)| (name.to_owned(), verdict(points, note))).into(),
+            nodes: nodes
+                .map(|(name, points, note)| (name.to_owned(), verdict(points, note)))
+                .into(),
             message: String::new(),
             preemption: None,
             gang: None,

@@ -236,7 +236,9 @@ impl Owner {
             && !self.lists.contains(&kind)
         {
             self.lists.push(kind);
-            if self.listed_at.is_none() && Kind::ALL.iter().all(|k| !k.is_awaited() || self.lists.contains(k)) {
+            if self.listed_at.is_none()
+                && Kind::ALL.iter().all(|k| !k.is_awaited() || self.lists.contains(k))
+            {
                 self.listed.all.store(true, Ordering::Release);
                 self.listed_at = Some(Instant::now());
                 info!("caches are filled");

@@ -88,8 +88,9 @@ async fn no_pod_is_refused() -> Result<()> {
     let mut scheduler = Scheduler::configured(options, &Registry::default(), &config).await?;
     let played = play(&cluster, &mut hosts).await;
     scheduler.end().await;
-    let seen = played.with_context(|| hosts[0].node.agent().map_or_else(
-        |error| error.to_string(), |agent| agent.log_tail(2_000)))?;
+    let seen = played.with_context(|| {
+        hosts[0].node.agent().map_or_else(|error| error.to_string(), |agent| agent.log_tail(2_000))
+    })?;
     eprintln!("admitted by number of GPUs: {:?}; ended {}", seen.admitted, seen.ended);
     for gpus in [1, 2, 4, 8] {
         ensure!(seen.admitted.get(&gpus).is_some_and(|count| *count >= 5), "{gpus}: too few");
@@ -109,7 +110,12 @@ async fn play(cluster: &Cluster, hosts: &mut [Host]) -> Result<Seen> {
     }
     let (mut seen, mut dice, begin) = (Seen::default(), Dice(0x5eed), Instant::now());
     while seen.ended < PODS {
-        ensure!(begin.elapsed() < LIMIT, "{} of {PODS} pods ended: {}", seen.ended, waiting(cluster).await?);
+        ensure!(
+            begin.elapsed() < LIMIT,
+            "{} of {PODS} pods ended: {}",
+            seen.ended,
+            waiting(cluster).await?
+        );
         let pods = pods(cluster).await?;
         if seen.made < PODS && pods.len() < CROWD {
             cluster.create(&pod(&mut dice, seen.made)).await?;
@@ -142,12 +148,7 @@ async fn play(cluster: &Cluster, hosts: &mut [Host]) -> Result<Seen> {
     Ok(seen)
 }
 
-async fn admit(
-    cluster: &Cluster,
-    hosts: &mut [Host],
-    pod: &Value,
-    seen: &mut Seen,
-) -> Result<()> {
+async fn admit(cluster: &Cluster, hosts: &mut [Host], pod: &Value, seen: &mut Seen) -> Result<()> {
     let node = pod["spec"]["nodeName"].as_str().context("a node")?;
     let host = host(hosts, node)?;
     let Settings { policy, scope } = host.settings;
@@ -156,7 +157,8 @@ async fn admit(
         anyhow::bail!("{node} ({policy}, {scope}) refuses {pod:#}: {why}\n{:#}", report["status"]);
     }
     let status = json!({"status": {"phase": "Running"}});
-    patch(cluster, &format!("/api/v1/namespaces/default/pods/{}/status", name(pod)), &status).await?;
+    patch(cluster, &format!("/api/v1/namespaces/default/pods/{}/status", name(pod)), &status)
+        .await?;
     seen.running.insert(name(pod).to_owned(), node.to_owned());
     *seen.admitted.entry(gpus(pod)).or_default() += 1;
     seen.nodes.insert(node.to_owned());
@@ -213,10 +215,14 @@ async fn pods(cluster: &Cluster) -> Result<Vec<Value>> {
 
 /// What is said of pods that wait.
 async fn waiting(cluster: &Cluster) -> Result<String> {
-    let said = pods(cluster).await?.iter().map(|pod| {
-        let message = &pod["status"]["conditions"][0]["message"];
-        format!("\n{} {} {message}", name(pod), pod["spec"]["nodeName"])
-    }).collect();
+    let said = pods(cluster)
+        .await?
+        .iter()
+        .map(|pod| {
+            let message = &pod["status"]["conditions"][0]["message"];
+            format!("\n{} {} {message}", name(pod), pod["spec"]["nodeName"])
+        })
+        .collect();
     Ok(said)
 }
 
