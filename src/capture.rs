@@ -33,8 +33,13 @@ const METADATA: [&str; 9] = [
 ];
 
 /// Annotations that are kept begin with one of these.
-const ANNOTATIONS: [&str; 4] =
-    ["muster.dev/", "scheduling.k8s.io/", "volume.kubernetes.io/", "pv.kubernetes.io/"];
+const ANNOTATIONS: [&str; 5] = [
+    "muster.dev/",
+    "scheduling.k8s.io/",
+    "volume.kubernetes.io/",
+    "pv.kubernetes.io/",
+    "preemption-toleration.scheduling.x-k8s.io/",
+];
 
 /// Without these two there is nothing to say.
 pub const REQUIRED: [&str; 2] = ["nodes", "pods"];
@@ -49,7 +54,7 @@ const fn listed(
 }
 
 /// Every kind that a decision or an answer depends on.
-pub const KINDS: [Listed; 21] = [
+pub const KINDS: [Listed; 23] = [
     listed(
         "v1",
         "Node",
@@ -118,6 +123,18 @@ pub const KINDS: [Listed; 21] = [
     listed("muster.dev/v1alpha1", "PodGroup", "podgroups", &["spec", "status"]),
     listed("muster.dev/v1alpha1", "ClusterTopology", "clustertopologies", &["spec"]),
     listed("muster.dev/v1alpha1", "SchedulingPolicy", "schedulingpolicies", &["spec"]),
+    listed(
+        "muster.dev/v1alpha1",
+        "NodeTopology",
+        "nodetopologies",
+        &["hardware", "kubelet", "status"],
+    ),
+    listed(
+        "topology.node.k8s.io/v1alpha2",
+        "NodeResourceTopology",
+        "noderesourcetopologies",
+        &["topologyPolicies", "attributes", "zones"],
+    ),
     listed("scheduling.k8s.io/v1beta1", "PodGroup", "podgroups", &["spec", "status"]),
     listed("scheduling.x-k8s.io/v1alpha1", "PodGroup", "podgroups", &["spec", "status"]),
 ];
@@ -165,12 +182,26 @@ const POD: &[&str] = &[
     "status.startTime",
     "status.resources",
     "status.allocatedResources",
+    "status.initContainerStatuses[].name",
+    "status.initContainerStatuses[].state.waiting.reason",
+    "status.initContainerStatuses[].state.terminated.reason",
+    "status.initContainerStatuses[].state.terminated.exitCode",
     "status.containerStatuses[].name",
     "status.containerStatuses[].ready",
     "status.containerStatuses[].restartCount",
     "status.containerStatuses[].state.waiting.reason",
     "status.containerStatuses[].state.terminated.reason",
     "status.containerStatuses[].state.terminated.exitCode",
+];
+
+/// What is read beside it for an answer that is not kept in a file: messages, which may quote
+/// anything.
+const POD_MESSAGES: &[&str] = &[
+    "status.message",
+    "status.initContainerStatuses[].state.waiting.message",
+    "status.initContainerStatuses[].state.terminated.message",
+    "status.containerStatuses[].state.waiting.message",
+    "status.containerStatuses[].state.terminated.message",
 ];
 
 const VOLUME: &[&str] = &[
@@ -193,7 +224,17 @@ impl Listed {
         format!("/{root}/{}/{}", self.api_version, self.plural)
     }
 
-    /// What is kept of an object.
+    /// What is read of an object for an answer that is not kept: messages too.
+    #[must_use]
+    pub fn read(&self, object: &Value) -> Value {
+        let mut read = self.redact(object);
+        for path in POD_MESSAGES.iter().filter(|_| self.kind == "Pod") {
+            keep(object, &mut read, &path.split('.').collect::<Vec<_>>());
+        }
+        read
+    }
+
+    /// What is kept of an object in a file.
     #[must_use]
     pub fn redact(&self, object: &Value) -> Value {
         let mut kept = Map::new();
@@ -287,6 +328,10 @@ mod tests {
         });
         let kept = kind("pods").redact(&pod);
         assert!(!kept.to_string().contains("s3cret"), "{kept:#}");
+        let read = kind("pods").read(&pod);
+        assert_eq!(read["status"]["message"], "s3cret");
+        let waiting = &read["status"]["containerStatuses"][0]["state"]["waiting"];
+        assert_eq!(*waiting, json!({"reason": "ErrImagePull", "message": "s3cret"}));
         assert_eq!(
             kept,
             json!({

@@ -5,7 +5,7 @@
 //! [`watch`] turns the API server's objects into inputs, [`mod@run`] drives the
 //! core, [`mod@write`] turns its effects into API calls, [`controller`] writes the status of
 //! pod groups and topologies, [`topology`] shows the network between nodes, [`ask`] asks servers of the
-//! user's own. A program with plugins of its own calls [`run()`]; [`plugin`] has what
+//! user's own, [`whatif`] answers questions about what keeps pods and what would let them run. A program with plugins of its own calls [`run()`]; [`plugin`] has what
 //! their authors need.
 #![forbid(unsafe_code)]
 
@@ -18,6 +18,7 @@ pub mod controller;
 pub mod elect;
 pub mod explain;
 pub mod extend;
+pub mod lint;
 pub mod logging;
 pub mod metrics;
 pub mod plugin;
@@ -27,6 +28,7 @@ pub mod serve;
 pub mod shard;
 pub mod topology;
 pub mod watch;
+pub mod whatif;
 pub mod write;
 
 pub use plugin::Registry;

@@ -38,7 +38,7 @@ pub(super) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (items, notes) = runtime.block_on(async {
         let client = args.live.client().await?;
-        collect(&client).await
+        collect(&client, Listed::redact).await
     })?;
     for note in notes {
         eprintln!("muster: note: {note}");
@@ -59,12 +59,15 @@ pub(super) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// All objects, and notes on kinds that are left out.
-async fn collect(client: &Client) -> Result<(Vec<Value>, Vec<String>)> {
+/// All objects, and notes on kinds that are left out. `keep`: what is kept of each.
+pub(super) async fn collect(
+    client: &Client,
+    keep: fn(&Listed, &Value) -> Value,
+) -> Result<(Vec<Value>, Vec<String>)> {
     let (mut items, mut notes) = (Vec::new(), Vec::new());
     for listed in &KINDS {
         let what = format!("{} ({})", listed.plural, listed.api_version);
-        match list(client, listed, &mut items).await {
+        match list(client, listed, keep, &mut items).await {
             Ok(()) => {}
             // Not served: there are none.
             Err(kube::Error::Api(status)) if status.code == 404 => {}
@@ -82,13 +85,18 @@ async fn collect(client: &Client) -> Result<(Vec<Value>, Vec<String>)> {
     Ok((items, notes))
 }
 
-async fn list(client: &Client, listed: &Listed, items: &mut Vec<Value>) -> kube::Result<()> {
+async fn list(
+    client: &Client,
+    listed: &Listed,
+    keep: fn(&Listed, &Value) -> Value,
+    items: &mut Vec<Value>,
+) -> kube::Result<()> {
     let mut next = String::new();
     loop {
         let path = format!("{}?limit={PAGE}{next}", listed.path());
         let request = http::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
         let page: Value = client.request(request).await?;
-        items.extend(page["items"].as_array().into_iter().flatten().map(|o| listed.redact(o)));
+        items.extend(page["items"].as_array().into_iter().flatten().map(|o| keep(listed, o)));
         match page["metadata"]["continue"].as_str() {
             Some(token) if !token.is_empty() => next = format!("&continue={token}"),
             _ => return Ok(()),

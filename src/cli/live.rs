@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow};
 use kube::api::ListParams;
+use kube::config::Kubeconfig;
 use kube::{Api, Client};
 
 use crate::client;
@@ -30,6 +31,18 @@ impl LiveArgs {
     pub(super) async fn client(&self) -> Result<Client> {
         let config = client::load_as_user(self.kubeconfig.as_deref(), self.context.as_deref());
         Ok(client::calling(&config.await?)?)
+    }
+
+    /// The namespace of the context, if it names one.
+    pub(super) fn namespace(&self) -> Option<String> {
+        let file = match &self.kubeconfig {
+            Some(path) => Kubeconfig::read_from(path),
+            None => Kubeconfig::read(),
+        };
+        let file = file.ok()?;
+        let wanted = self.context.as_ref().or(file.current_context.as_ref())?;
+        let context = file.contexts.iter().find(|context| context.name == *wanted)?;
+        context.context.as_ref()?.namespace.clone()
     }
 }
 

@@ -3,15 +3,28 @@
 //! Owns: names, help and defaults of flags, and what wrong ones are told. Must
 //! never hold logic of its own beyond turning flags into options.
 
+#[cfg(test)]
+mod answers_tests;
 mod capture;
 mod config;
 mod crds;
 pub mod explain;
 mod fuzz;
+mod gang;
+mod lint;
 mod live;
+mod manifest;
+mod nodes;
+mod print;
+mod queue;
+#[cfg(test)]
+mod reference_tests;
 mod run;
+mod shell;
 pub mod simulate;
+mod source;
 pub mod topology;
+mod why;
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -41,10 +54,26 @@ enum Command {
     Crds(crds::CrdsArgs),
     /// Say why a pod goes where it goes, from a file of objects.
     Explain(explain::ExplainArgs),
-    /// Try a scenario on a simulated cluster.
-    Simulate(simulate::SimulateArgs),
+    /// Show a gang: its members with their nodes and ranks.
+    Gang(gang::GangArgs),
+    /// Check files without a cluster: Muster's kinds, manifests with gangs, configurations.
+    Lint(lint::LintArgs),
+    /// Show nodes: GPUs, links, NUMA nodes, health.
+    Nodes(nodes::NodesArgs),
+    /// Show what waits, in the order in which it is tried.
+    Queue(queue::QueueArgs),
+    /// Try a scenario on a simulated cluster, or a manifest on this one.
+    Simulate(Box<simulate::SimulateArgs>),
     /// Show the network between nodes: domains with free and used GPUs.
     Topology(topology::TopologyArgs),
+    /// Say why a pod or a pod group waits, and what would let it run.
+    Why(why::WhyArgs),
+    /// Print a script by which a shell completes commands and flags.
+    Completion(shell::CompletionArgs),
+    /// Print pages of the manual.
+    Man(shell::ManArgs),
+    #[command(name = "__complete", hide = true)]
+    Complete(shell::CompleteArgs),
 }
 
 /// Runs what the command line asks for, with these plugins.
@@ -59,8 +88,16 @@ pub fn main(registry: &Registry) -> ExitCode {
         Command::Config(args) => config::run(&args, registry),
         Command::Crds(args) => crds::run(&args),
         Command::Explain(args) => explain::run(&args, registry),
-        Command::Simulate(args) => simulate::run(args),
+        Command::Gang(args) => gang::run(&args),
+        Command::Nodes(args) => nodes::run(&args),
+        Command::Queue(args) => queue::run(&args, registry),
+        Command::Simulate(args) => simulate::run(*args, registry),
         Command::Topology(args) => topology::run(&args),
+        Command::Why(args) => why::run(&args, registry),
+        Command::Lint(args) => lint::run(&args, registry),
+        Command::Completion(args) => shell::completion(&args, Cli::command()),
+        Command::Man(args) => shell::man(&args, Cli::command()),
+        Command::Complete(args) => shell::complete(&args, &Cli::command()),
     };
     result.unwrap_or_else(|error| {
         eprintln!("muster: {}", describe(&error));

@@ -15,17 +15,29 @@ use muster_sim::time::{Micros, parse_duration};
 use muster_sim::{Meter, Options, Scenario};
 
 use super::fuzz::Fuzz;
+use super::manifest::{self, ManifestArgs};
+use crate::plugin::Registry;
+
+const EXAMPLES: &str = "\
+Examples:
+  muster simulate examples/simulate/gangs.yaml           # a scenario on a simulated cluster
+  muster simulate -f job.yaml -n team                    # would this run on my cluster, now?
+  muster simulate -f job.yaml --cluster cluster.json     # the same, on a captured one";
 
 /// Arguments of `muster simulate`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct SimulateArgs {
     /// Scenario file (YAML), or - for standard input; see examples/simulate/
-    #[arg(required_unless_present = "fuzz", conflicts_with = "fuzz")]
+    #[arg(required_unless_present_any = ["fuzz", "file"], conflicts_with_all = ["fuzz", "file"])]
     pub scenario: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) manifest: ManifestArgs,
 
     /// Instead of a scenario, run random worlds under random faults and check every
     /// invariant; see docs/simulation-testing.md
-    #[arg(long)]
+    #[arg(long, conflicts_with = "file")]
     pub fuzz: bool,
 
     /// With --fuzz: how many seeds
@@ -85,8 +97,12 @@ fn parse_until(text: &str) -> Result<Micros, String> {
 /// # Errors
 ///
 /// If the scenario cannot be read or does not settle.
-pub fn run(args: SimulateArgs) -> anyhow::Result<ExitCode> {
-    let SimulateArgs { scenario, seed, output, until, fuzz, seeds, from, minutes, threads } = args;
+pub fn run(args: SimulateArgs, registry: &Registry) -> anyhow::Result<ExitCode> {
+    let SimulateArgs { scenario, seed, output, until, fuzz, seeds, from, minutes, threads, .. } =
+        args;
+    if args.manifest.file.is_some() {
+        return manifest::run(&args.manifest, output == Output::Json, registry);
+    }
     if fuzz {
         return super::fuzz::run(Fuzz { seeds, from, minutes, threads });
     }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::file::Document;
 
 /// What a document is.
+#[derive(Clone)]
 pub(crate) enum Decoded {
     Node(Box<k8s::Node>),
     Pod(Box<k8s::Pod>),
@@ -37,7 +38,8 @@ pub(crate) fn decode(document: &Document) -> Result<Decoded> {
         "PodDisruptionBudget" => group == "policy/v1",
         "PriorityClass" => group == "scheduling.k8s.io/v1",
         "PodGroup" => POD_GROUPS.contains(&group),
-        "ClusterTopology" | "SchedulingPolicy" => group == "muster.dev/v1alpha1",
+        "ClusterTopology" | "SchedulingPolicy" | "NodeTopology" => group == "muster.dev/v1alpha1",
+        "NodeResourceTopology" => group == "topology.node.k8s.io/v1alpha2",
         _ => group == "storage.k8s.io/v1",
     };
     let object = match kind {

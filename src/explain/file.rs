@@ -17,12 +17,12 @@ pub struct Document {
 
 impl Document {
     /// An object that was handed over, not read from a file.
-    pub(super) fn of((item, value): (usize, Value)) -> Self {
+    pub(crate) fn of((item, value): (usize, Value)) -> Self {
         Self { value, document: None, item: Some(item) }
     }
 
     /// Where it was, for people.
-    pub(super) fn place(&self) -> String {
+    pub(crate) fn place(&self) -> String {
         match (self.document, self.item) {
             (Some(document), None) => format!("document {document}"),
             (Some(1), Some(item)) => format!("items[{item}]"),

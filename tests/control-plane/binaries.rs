@@ -27,6 +27,8 @@ pub enum Tool {
     Kwok,
     /// The chart installer.
     Helm,
+    /// What people type.
+    Kubectl,
 }
 
 /// Paths of all programs.
@@ -44,6 +46,8 @@ pub struct Binaries {
     pub kwok: PathBuf,
     /// helm
     pub helm: PathBuf,
+    /// kubectl
+    pub kubectl: PathBuf,
 }
 
 /// All programs, built where needed. Tests that need only some should ask for
@@ -56,6 +60,7 @@ pub fn binaries() -> Result<Binaries> {
         kube_scheduler: binary(Tool::KubeScheduler)?,
         kwok: binary(Tool::Kwok)?,
         helm: binary(Tool::Helm)?,
+        kubectl: binary(Tool::Kubectl)?,
     })
 }
 
@@ -69,6 +74,7 @@ impl Tool {
             Self::KubeScheduler => "kube-scheduler",
             Self::Kwok => "kwok",
             Self::Helm => "helm",
+            Self::Kubectl => "kubectl",
         }
     }
 
@@ -79,6 +85,7 @@ impl Tool {
             Self::KubeApiserver | Self::KubeControllerManager | Self::KubeScheduler => "kubernetes",
             Self::Kwok => "kwok",
             Self::Helm => "helm",
+            Self::Kubectl => "kubectl",
         }
     }
 
@@ -91,12 +98,15 @@ impl Tool {
             }
             Self::Kwok => "sigs.k8s.io/kwok",
             Self::Helm => "helm.sh/helm/v4",
+            Self::Kubectl => "k8s.io/kubectl",
         }
     }
 
     fn package(self) -> String {
         match self {
             Self::Etcd => self.pinned().to_owned(),
+            // A library: what starts it is in the folder.
+            Self::Kubectl => ".".to_owned(),
             _ => format!("{}/cmd/{}", self.pinned(), self.name()),
         }
     }
@@ -106,9 +116,11 @@ impl Tool {
         match self {
             Self::Etcd => "about a minute",
             Self::KubeApiserver => "5 to 15 minutes",
-            Self::KubeControllerManager | Self::KubeScheduler | Self::Kwok | Self::Helm => {
-                "a few minutes"
-            }
+            Self::KubeControllerManager
+            | Self::KubeScheduler
+            | Self::Kwok
+            | Self::Helm
+            | Self::Kubectl => "a few minutes",
         }
     }
 }
@@ -175,6 +187,8 @@ impl Recipe {
         let version = version(tool)?;
         let ldflags = match tool.module() {
             "kubernetes" => kubernetes_ldflags(&version)?,
+            // Its modules are v0 of what is v1 of Kubernetes.
+            "kubectl" => kubernetes_ldflags(&version.replacen("v0", "v1", 1))?,
             _ => "-s -w".to_owned(),
         };
         let module = module_dir(tool);

@@ -231,9 +231,14 @@ fn watches_a_process() -> Result<()> {
 /// Every tool has a pin that can be read.
 #[test]
 fn pins() -> Result<()> {
-    use crate::Tool::{Etcd, Helm, KubeApiserver, KubeControllerManager, KubeScheduler, Kwok};
-    let all = [Etcd, KubeApiserver, KubeControllerManager, KubeScheduler, Kwok, Helm];
+    use crate::Tool::{
+        Etcd, Helm, KubeApiserver, KubeControllerManager, KubeScheduler, Kubectl, Kwok,
+    };
+    let all = [Etcd, KubeApiserver, KubeControllerManager, KubeScheduler, Kwok, Helm, Kubectl];
     let versions = all.map(crate::version).into_iter().collect::<Result<Vec<_>>>()?;
-    assert_eq!(versions, ["v3.7.3", "v1.37.1", "v1.37.1", "v1.37.1", "v0.8.0", "v4.3.1"]);
+    assert_eq!(
+        versions,
+        ["v3.7.3", "v1.37.1", "v1.37.1", "v1.37.1", "v0.8.0", "v4.3.1", "v0.37.1"]
+    );
     Ok(())
 }

@@ -23,13 +23,18 @@ const MAX_CPU: f64 = if cfg!(debug_assertions) { 0.30 } else { 0.05 };
 /// Updates on their way at a time.
 const IN_FLIGHT: usize = 16;
 
-fn name(i: usize) -> String {
+pub(crate) fn name(i: usize) -> String {
     format!("node-{i:04}")
 }
 
+/// The UUID of a GPU.
+pub(crate) fn uuid(node: usize, gpu: usize) -> String {
+    format!("GPU-{node:08x}-0000-0000-0000-{gpu:012x}")
+}
+
 /// A node with eight GPUs behind switches, as its agent reports it: as large as a real one.
-fn report(node: usize) -> Value {
-    let uuid = |gpu: usize| format!("GPU-{node:08x}-0000-0000-0000-{gpu:012x}");
+pub(crate) fn report(node: usize) -> Value {
+    let uuid = |gpu: usize| uuid(node, gpu);
     let half = |gpu: usize| gpu / 4;
     let numa = |id: usize| {
         let cores: Vec<String> =
@@ -88,7 +93,7 @@ fn report(node: usize) -> Value {
 
 /// What changes with the pods: the first GPUs are taken, and their CPUs.
 fn status(node: usize, taken: usize) -> Value {
-    let uuid = |gpu: usize| format!("GPU-{node:08x}-0000-0000-0000-{gpu:012x}");
+    let uuid = |gpu: usize| uuid(node, gpu);
     let pod = |i: usize| json!({"namespace": "team", "name": format!("p-{i}"), "uid": format!("{node}-{i}")});
     let device = |i: usize| {
         let mut device = json!({"resource": "nvidia.com/gpu", "id": uuid(i), "numa": [i / 4],
@@ -146,7 +151,7 @@ async fn update(cluster: &Cluster, nodes: usize, during: Duration) -> Result<usi
     Ok(count)
 }
 
-fn wait_for(muster: &Process, what: &str, words: &[&str]) -> Result<()> {
+pub(crate) fn wait_for(muster: &Process, what: &str, words: &[&str]) -> Result<()> {
     muster.wait_until(what, SOON, || {
         let log = muster.log_tail(1 << 20);
         log.lines().any(|line| words.iter().all(|word| line.contains(word)))

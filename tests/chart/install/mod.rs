@@ -118,7 +118,6 @@ async fn installed_it_schedules_with_its_rights_and_leaves_nothing_but_what_is_k
         .with_context(|| replicas[0].process.log_tail(4_000))?;
     release.run(&["test", "muster"])?;
     captured(&cluster)?;
-    workload::examples(&cluster).await?;
 
     // Upgraded while gangs run and wait, and back again.
     let before = state(&cluster).await?;

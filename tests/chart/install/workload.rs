@@ -216,27 +216,3 @@ pub(super) async fn poke(cluster: &Cluster) -> Result<()> {
     }
     Ok(())
 }
-
-/// The API server takes every example, to the last field.
-pub(super) async fn examples(cluster: &Cluster) -> Result<()> {
-    let mut count = 0;
-    for folder in ["examples/workloads", "examples/topology"] {
-        for entry in fs::read_dir(root().join(folder))? {
-            let path = entry?.path();
-            if path.extension().is_none_or(|ending| ending != "yaml") {
-                continue;
-            }
-            for object in objects(&fs::read_to_string(&path)?)? {
-                let at = format!("{}?dryRun=All&fieldValidation=Strict", collection(&object)?);
-                let taken = cluster.call(Method::POST, &at, &object).await?;
-                // The test has made one of this name itself.
-                let known = |refusal: &String| refusal.contains("already exists");
-                ensure!(taken.as_ref().err().is_none_or(known), "{}: {taken:?}", path.display());
-                count += 1;
-            }
-        }
-    }
-    ensure!(count >= 12, "{count} objects");
-    cluster.say(&format!("{count} objects of examples are valid"));
-    Ok(())
-}
