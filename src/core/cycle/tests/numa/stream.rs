@@ -399,6 +399,12 @@ impl World {
             self.h.sleep(700);
             self.schedule();
         }
+        // Whoever leaves now leaves room, though no agent says so.
+        let last = |kubelet: &Kubelet| kubelet.holdings.keys().next_back().cloned();
+        let leave: Vec<String> = self.kubelets.values().filter_map(last).collect();
+        leave.iter().for_each(|name| self.gone(name));
+        self.h.sleep(700);
+        self.schedule();
         for pod in self.h.known() {
             let waits = pod.spec.node_name.is_empty() && pod.metadata.labels.is_empty();
             let Some(asked) = crate::model::aligned(&pod).filter(|_| waits) else { continue };
