@@ -5,15 +5,18 @@
 //! 5,000 nodes also for pods spread over zones and hosts, for pods kept apart, for
 //! gangs of 1,000 as a whole and for gangs of whole nodes within one block or rack, one
 //! that fits none among them, for gangs of whole nodes that have to push others out of a
-//! full cluster, and the time to load a full cluster. No API server takes part.
+//! full cluster, for pods with GPUs that are linked and that kubelets align, and the time to
+//! load a full cluster. No API server takes part.
 //! `cargo bench --bench core -- topology` runs only the part of that name: `shapes`,
-//! `relations`, `gangs`, `topology`, `preemption` or `load`.
+//! `relations`, `gangs`, `topology`, `preemption`, `numa` or `load`.
 
 use std::time::{Duration, Instant};
 
 use muster_api::k8s;
+use muster_core::framework::{PluginArgs, Registry};
 use muster_core::io::{Change, Input, Kind, Object, Tick};
-use muster_core::{Config, Core, Outcome};
+use muster_core::{Config, Core, Outcome, Profile};
+use serde_json::json;
 
 const PODS: usize = 10_000;
 const SHAPES: usize = 500;
@@ -46,6 +49,12 @@ fn main() {
         preempting(5_000, 512, None);
         preempting(5_000, 512, Some("block"));
     }
+    if runs("numa") {
+        aligned(5_000, &[]);
+        aligned(5_000, &["NodeNumaFit"]);
+        aligned(5_000, &["GpuLinks"]);
+        aligned(5_000, &["NodeNumaFit", "GpuLinks"]);
+    }
     if runs("load") {
         load(5_000, 150_000);
     }
@@ -65,6 +74,81 @@ fn mixed_shapes(nodes: usize) {
         add_pod(&mut core, i, 100 + (i % SHAPES) as i64, "");
     }
     report(&format!("{nodes} nodes, {SHAPES} shapes"), &decide_all(&mut core));
+}
+
+/// Pods with 1, 2, 4 and 8 GPUs and CPUs of their own on nodes of two NUMA nodes whose kubelets
+/// are restricted, half of them with pods already. No agent sees a pod during the run.
+fn aligned(nodes: usize, plugins: &[&str]) {
+    let registry = Registry::in_tree();
+    let mut profile = Profile::default_named("muster");
+    for name in plugins {
+        let plugin = registry.make(name, &PluginArgs::default()).expect("a plugin");
+        profile = profile.with_plugin(plugin, 2);
+    }
+    let mut core = Core::new(Config { profiles: vec![profile], ..Config::default() });
+    fill(&mut core, nodes);
+    for node in 0..nodes {
+        let report = inside(node, node % 2 * (node / 2 % 4));
+        core.apply(Tick(0), Input::Object(Box::new(Object::NodeTopology(report))));
+    }
+    for i in 0..PODS {
+        let gpus = [1, 2, 4, 1, 2, 8, 1, 4][i % 8];
+        let mut pod = pod(i, 0, "");
+        pod.status.qos_class = "Guaranteed".into();
+        let requests = &mut pod.spec.containers[0].resources.requests;
+        requests.insert(
+            "cpu".into(),
+            k8s::Quantity::from_millis(if gpus == 8 { 20_000 } else { 3_000 * gpus }),
+        );
+        requests.insert("nvidia.com/gpu".into(), quantity(&gpus.to_string()));
+        core.apply(Tick(i as i64), Input::Pod(Change::Upsert(Box::new(pod))));
+    }
+    let (mut times, mut placed) = (Vec::with_capacity(PODS), 0);
+    let now = Tick(1_000_000_000);
+    loop {
+        let started = Instant::now();
+        let Some(decision) = core.schedule_one(now) else { break };
+        times.push(started.elapsed());
+        placed += usize::from(matches!(decision.outcome, Outcome::Scheduled { .. }));
+        core.take_effects();
+        core.take_observations();
+    }
+    let with = if plugins.is_empty() { "neither".to_owned() } else { plugins.join("+") };
+    report(&format!("GPUs, {with}"), &times);
+    println!("  {placed} of {} decided pods were placed", times.len());
+}
+
+/// What an agent says of a node with two NUMA nodes of 16 CPUs and 4 GPUs each, of which the
+/// first few are taken by a pod of nobody's.
+fn inside(node: usize, taken: usize) -> muster_api::muster::NodeTopology {
+    let device = |gpu: usize| {
+        let state = if gpu < taken { "Allocated" } else { "Free" };
+        json!({"resource": "nvidia.com/gpu", "id": format!("GPU-{node}-{gpu}"), "numa": [gpu / 4],
+            "state": state})
+    };
+    let devices: Vec<_> = (0..8).map(device).collect();
+    let numa = |id: usize, cpus: &str, distances: [u32; 2]| json!({"id": id, "socket": id, "cpus": cpus, "distances": distances});
+    let gpu = |gpu: usize| {
+        let uuid = format!("GPU-{node}-{gpu}");
+        json!({"uuid": uuid, "numa": gpu / 4, "nvlinks": {"total": 18, "active": 18}})
+    };
+    let pairs = (0..8).flat_map(|b| (0..b).map(move |a| (a, b)));
+    let link = |(a, b): (usize, usize)| {
+        let path = if a / 4 == b / 4 { "NODE" } else { "SYS" };
+        json!({"a": a, "b": b, "path": path, "nvlinks": 18, "megabytesPerSecond": 370_800})
+    };
+    let object = json!({
+        "metadata": {"name": format!("node-{node}"), "resourceVersion": "1"},
+        "hardware": {
+            "hash": "h", "numa": [numa(0, "0-15", [10, 21]), numa(1, "16-31", [21, 10])],
+            "gpus": (0..8).map(gpu).collect::<Vec<_>>(), "links": pairs.map(link).collect::<Vec<_>>(),
+        },
+        "kubelet": {"version": "v1.37.1", "topologyManager": {"policy": "Restricted"},
+            "cpuManager": {"static": true}},
+        "status": {"sequence": 1, "podSet": {"count": 0}, "devices": devices,
+            "numa": [{"id": 0, "cpusFree": "0-15"}, {"id": 1, "cpusFree": "16-31"}]},
+    });
+    serde_json::from_value(object).expect("a report")
 }
 
 /// Even over zones and hosts, both required.
@@ -274,7 +358,16 @@ fn load(nodes: usize, pods: usize) {
 }
 
 fn cluster(nodes: usize) -> Core {
-    let mut core = Core::new(Config::default());
+    cluster_of(Config::default(), nodes)
+}
+
+fn cluster_of(config: Config, nodes: usize) -> Core {
+    let mut core = Core::new(config);
+    fill(&mut core, nodes);
+    core
+}
+
+fn fill(core: &mut Core, nodes: usize) {
     core.apply(Tick(0), Input::RelistStarted(Kind::Node));
     for i in 0..nodes {
         let mut node = k8s::Node::default();
@@ -293,7 +386,6 @@ fn cluster(nodes: usize) -> Core {
         core.apply(Tick(0), Input::Node(Change::Upsert(Box::new(node))));
     }
     core.apply(Tick(0), Input::RelistDone(Kind::Node));
-    core
 }
 
 fn quantity(text: &str) -> k8s::Quantity {

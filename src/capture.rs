@@ -33,8 +33,13 @@ const METADATA: [&str; 9] = [
 ];
 
 /// Annotations that are kept begin with one of these.
-const ANNOTATIONS: [&str; 4] =
-    ["muster.dev/", "scheduling.k8s.io/", "volume.kubernetes.io/", "pv.kubernetes.io/"];
+const ANNOTATIONS: [&str; 5] = [
+    "muster.dev/",
+    "scheduling.k8s.io/",
+    "volume.kubernetes.io/",
+    "pv.kubernetes.io/",
+    "preemption-toleration.scheduling.x-k8s.io/",
+];
 
 /// Without these two there is nothing to say.
 pub const REQUIRED: [&str; 2] = ["nodes", "pods"];

@@ -42,6 +42,17 @@ fn finding(
     Finding { kind, holds, reason, message }
 }
 
+/// A time in words that change seldom, because each change is a write of the object.
+fn over(time: Duration) -> &'static str {
+    match time.as_secs() {
+        ..60 => "over 5 s",
+        60..600 => "over a minute",
+        600..3600 => "over 10 minutes",
+        3600..86_400 => "over an hour",
+        _ => "over a day",
+    }
+}
+
 fn hardware_read(facts: &Facts<'_>) -> Finding {
     let kind = node_condition::HARDWARE_READ;
     match facts.notes {
@@ -54,10 +65,8 @@ fn nvml_available(facts: &Facts<'_>) -> Finding {
     let kind = node_condition::NVML_AVAILABLE;
     let on_bus = facts.devices.iter().filter(|d| d.is_nvidia_gpu()).count();
     if let Some((call, time)) = facts.outlook.pending.filter(|(_, time)| *time >= HUNG) {
-        let text = format!(
-            "{call} has not come back for {} s; look for Xid lines in dmesg",
-            time.as_secs()
-        );
+        let text =
+            format!("{call} has not come back for {}; look for Xid lines in dmesg", over(time));
         return finding(kind, Some(false), "NoAnswer", text);
     }
     match &facts.outlook.answer {
@@ -67,8 +76,9 @@ fn nvml_available(facts: &Facts<'_>) -> Finding {
                 snapshot.gpus.len(),
                 snapshot.driver.as_deref().unwrap_or("unknown")
             );
-            if let Some((call, time)) = facts.outlook.pending {
-                text += &format!("; {call} is under way for {} ms", time.as_millis());
+            if facts.outlook.slow {
+                text += "; it is slow, so it is seldom asked: GPUs may be otherwise than shown, and only events are \
+                    prompt; switch on persistence mode (nvidia-persistenced)";
             }
             if !snapshot.missing.is_empty() {
                 text += &format!("; the driver lacks {}", snapshot.missing.join(", "));
@@ -76,7 +86,7 @@ fn nvml_available(facts: &Facts<'_>) -> Finding {
             for problem in &snapshot.problems {
                 text += &format!("\n{problem}");
             }
-            finding(kind, Some(true), "Answers", text)
+            finding(kind, Some(true), if facts.outlook.slow { "Slow" } else { "Answers" }, text)
         }
         Err(_) if on_bus == 0 => finding(kind, Some(true), "NoGpu", "no NVIDIA GPU on the PCI bus"),
         Err(reason) => {

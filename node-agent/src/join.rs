@@ -30,8 +30,8 @@ pub(crate) struct Parts<'a> {
 /// GPUs that NVML has reported once: one that is lost keeps its name.
 pub(crate) type Remembered = BTreeMap<Address, Gpu>;
 
-/// Puts the parts together.
-pub(crate) fn join(parts: Parts<'_>, remembered: &mut Remembered) -> Hardware {
+/// Puts the parts together. The hash is made only of what is other than `last`.
+pub(crate) fn join(parts: Parts<'_>, remembered: &mut Remembered, last: &Hardware) -> Hardware {
     let places = Places::new(&parts, remembered);
     let gpus: Vec<Gpu> = places.0.iter().map(|place| place.gpu(&parts, remembered)).collect();
     for (place, gpu) in places.0.iter().zip(&gpus) {
@@ -63,7 +63,9 @@ pub(crate) fn join(parts: Parts<'_>, remembered: &mut Remembered) -> Hardware {
     };
     let links = places.links(parts.snapshot);
     let domain = domain(&gpus, parts.snapshot);
-    Hardware { hash: String::new(), source, numa, switches, gpus, links, nics, domain }.sealed()
+    let hash = last.hash.clone();
+    let hardware = Hardware { hash, source, numa, switches, gpus, links, nics, domain };
+    if hardware == *last { hardware } else { hardware.sealed() }
 }
 
 /// Printable ASCII, cut to a length: what the API takes.

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use muster_api::muster::node_topology::{GpuState, Hardware, NumaNode};
+use muster_api::muster::node_topology::{GpuState, Hardware, Nic, NumaNode};
 
 use crate::Sources;
 use crate::findings::{self, Facts};
@@ -23,10 +23,13 @@ pub type Notify = Box<dyn Fn() + Send + Sync>;
 
 /// How long NUMA nodes and CPUs are believed to be as they were.
 const NUMA_KEPT: Duration = Duration::from_secs(300);
-/// How long devices on the bus are believed to be as they were while the same ones are there.
+/// How long devices on the bus are believed to be as they were while the same ones are there and no port of a NIC
+/// has changed.
 const BUS_KEPT: Duration = Duration::from_secs(60);
 /// How long a reading waits for NVML, if there was one before.
 const WAIT: Duration = Duration::from_secs(1);
+/// How long a quick look may take; it takes a few milliseconds.
+const QUICK_WAIT: Duration = Duration::from_millis(300);
 /// How long the first reading waits: without persistence mode the driver initialises each GPU on
 /// first use, which takes seconds.
 const FIRST_WAIT: Duration = Duration::from_secs(30);
@@ -38,6 +41,7 @@ struct Bus {
     read: Instant,
     names: Vec<String>,
     devices: Vec<PciDevice>,
+    nics: Vec<Nic>,
     notes: Vec<String>,
 }
 
@@ -50,8 +54,10 @@ pub struct Reader {
     bus: Option<Bus>,
     remembered: Remembered,
     memory: Memory,
-    /// States of ports as they were right before the last reading.
+    /// States of ports as they were right before the bus was last read.
     ports: nic::Ports,
+    /// What the last reading came to.
+    last: Hardware,
     first: bool,
 }
 
@@ -78,6 +84,7 @@ impl Reader {
             remembered: Remembered::new(),
             memory: Memory::default(),
             ports: nic::Ports::default(),
+            last: Hardware::default(),
             first: true,
         })
     }
@@ -85,16 +92,15 @@ impl Reader {
     /// Everything as it is now. Blocks: to be called from a thread that may wait. If NVML takes
     /// too long, GPUs are as they were, and `notify` is called when it has answered.
     pub fn hardware(&mut self, now: Instant) -> Reading {
-        self.ports = nic::Ports::read(&self.sysfs);
         let outlook = self.nvml.ask(if self.first { FIRST_WAIT } else { WAIT });
         self.first = false;
         let snapshot = outlook.answer.as_ref().ok().map(|snapshot| &**snapshot);
         let (numa, mut notes) = self.numa(now);
-        let devices = self.devices(now, &mut notes);
-        let nics = nic::read(&self.sysfs, &devices, &mut notes);
+        let (devices, nics) = self.bus(now, &mut notes);
         notes.truncate(MAX_NOTES);
         let parts = Parts { numa: &numa, devices: &devices, nics, snapshot };
-        let hardware = join::join(parts, &mut self.remembered);
+        let hardware = join::join(parts, &mut self.remembered, &self.last);
+        self.last = hardware.clone();
         self.memory.take(&outlook, now);
         let gpus = self.memory.states(&hardware, snapshot, now);
         let findings = findings::all(&Facts {
@@ -110,9 +116,9 @@ impl Reader {
     }
 
     /// A quick look, for a fraction of what a reading costs: whether it is time for another one. Blocks
-    /// as a reading does.
+    /// for a moment.
     pub fn differs(&mut self) -> bool {
-        self.ports.differ(&self.sysfs) || self.nvml.differs(WAIT)
+        self.ports.differ(&self.sysfs) || self.nvml.differs(QUICK_WAIT)
     }
 
     fn numa(&mut self, now: Instant) -> (Vec<NumaNode>, Vec<String>) {
@@ -127,21 +133,26 @@ impl Reader {
         (numa, notes)
     }
 
-    /// The devices on the bus: read again when others are there than before, and now and then.
-    fn devices(&mut self, now: Instant, notes: &mut Vec<String>) -> Vec<PciDevice> {
+    /// The devices on the bus, and the NICs among them: read again when others are there than before, when a port
+    /// has changed, and now and then.
+    fn bus(&mut self, now: Instant, notes: &mut Vec<String>) -> (Vec<PciDevice>, Vec<Nic>) {
         let names = self.sysfs.list(pci::DEVICES).ok();
         let bus = self.bus.take().filter(|bus| {
-            names.as_ref() == Some(&bus.names) && now.duration_since(bus.read) < BUS_KEPT
+            names.as_ref() == Some(&bus.names)
+                && now.duration_since(bus.read) < BUS_KEPT
+                && !self.ports.differ(&self.sysfs)
         });
         let bus = bus.unwrap_or_else(|| {
             let mut notes = Vec::new();
+            self.ports = nic::Ports::read(&self.sysfs);
             let devices = pci::read(&self.sysfs, &mut notes);
-            Bus { read: now, names: names.unwrap_or_default(), devices, notes }
+            let nics = nic::read(&self.sysfs, &devices, &mut notes);
+            Bus { read: now, names: names.unwrap_or_default(), devices, nics, notes }
         });
         notes.extend(bus.notes.iter().cloned());
-        let devices = bus.devices.clone();
+        let found = (bus.devices.clone(), bus.nics.clone());
         self.bus = Some(bus);
-        devices
+        found
     }
 
     fn gauges(

@@ -19,6 +19,15 @@ pub struct Reading {
     pub gauges: Vec<GpuGauges>,
 }
 
+impl Reading {
+    /// Whether another reading says anything else but for the numbers that only metrics show.
+    pub fn is_news(&self, other: &Self) -> bool {
+        self.hardware != other.hardware
+            || self.gpus != other.gpus
+            || self.findings != other.findings
+    }
+}
+
 /// A condition without its times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {

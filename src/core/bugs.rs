@@ -85,6 +85,14 @@ pub enum Bug {
     GangBudgetIgnored,
     /// A gang plans again while victims of its last plan are leaving.
     GangPlansTwice,
+    /// Protections of victims are not looked at.
+    ShieldIgnored,
+    /// Evictions are not counted against what a policy allows.
+    RateIgnored,
+    /// Others are pushed out at once, whatever a policy says of delay.
+    DelayIgnored,
+    /// What is only to be simulated is carried out.
+    SimulateIgnored,
     /// The nomination of a pod that is gone stays.
     NominationLeaked,
     /// A pod that waits keeps its rejecting plugins over a reload.
@@ -119,6 +127,20 @@ pub enum Bug {
     TopologyIgnored,
     /// Labels and levels that change while members wait at barriers are not looked at.
     TopologyNotRechecked,
+    /// Pods that the agent has not seen count for nothing.
+    UnseenIgnored,
+    /// What pods had that are gone is never free.
+    GoneHolds,
+    /// Pods are taken to arrive in the order in which they were made.
+    OrderIgnored,
+    /// What a kubelet may do is taken for what it does.
+    ChanceIgnored,
+    /// Pods that others bound ask kubelets for nothing.
+    StrangersIgnored,
+    /// What a node's agent says later changes nothing of its machine.
+    MachineStale,
+    /// Refusals of kubelets are not counted.
+    RefusalsIgnored,
 }
 
 #[cfg(any(test, feature = "seeded-bugs"))]
@@ -162,6 +184,10 @@ impl Bug {
         Self::GangVictimSuperfluous,
         Self::GangBudgetIgnored,
         Self::GangPlansTwice,
+        Self::ShieldIgnored,
+        Self::RateIgnored,
+        Self::DelayIgnored,
+        Self::SimulateIgnored,
         Self::NominationLeaked,
         Self::RejectorsKept,
         Self::EndsUnderAnother,
@@ -179,6 +205,18 @@ impl Bug {
         Self::PolicyStale,
         Self::TopologyIgnored,
         Self::TopologyNotRechecked,
+    ];
+
+    /// Mistakes with what nodes are inside. Histories and worlds have no kubelets that could
+    /// refuse a pod: streams of pods on model kubelets find them.
+    pub const ALIGNED: &[Self] = &[
+        Self::UnseenIgnored,
+        Self::GoneHolds,
+        Self::OrderIgnored,
+        Self::ChanceIgnored,
+        Self::StrangersIgnored,
+        Self::MachineStale,
+        Self::RefusalsIgnored,
     ];
 }
 

@@ -15,6 +15,7 @@ use muster_api::{k8s, muster};
 use serde_json::Value;
 
 use crate::gang::GangKey;
+use crate::model::Predicted;
 
 /// A point in time: microseconds since the Unix epoch, handed in by the driver.
 ///
@@ -97,11 +98,13 @@ pub enum Kind {
     EndedNative,
     /// Members of scheduler-plugins' pod groups that have ended.
     EndedCoscheduled,
+    /// Pods that have failed: perhaps because a kubelet refused them.
+    RefusedPod,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Node,
         Self::Pod,
         Self::Namespace,
@@ -128,6 +131,7 @@ impl Kind {
         Self::EndedMember,
         Self::EndedNative,
         Self::EndedCoscheduled,
+        Self::RefusedPod,
     ];
     /// How many kinds there are.
     pub const COUNT: usize = Self::ALL.len();
@@ -155,6 +159,12 @@ impl Kind {
     #[must_use]
     pub const fn is_ended(self) -> bool {
         matches!(self, Self::EndedMember | Self::EndedNative | Self::EndedCoscheduled)
+    }
+
+    /// Whether nothing is decided before all objects of this kind are known.
+    #[must_use]
+    pub const fn is_awaited(self) -> bool {
+        !matches!(self, Self::RefusedPod)
     }
 
     /// Whether objects of this kind say what a node is inside.
@@ -328,6 +338,8 @@ pub enum Input {
     /// A member of a pod group that has ended; told apart from pods that have not, because
     /// two watches show the two, and they are not in step.
     Ended(Kind, Change<k8s::Pod>),
+    /// A pod has failed: perhaps because its kubelet refused it.
+    Refused(Box<k8s::Pod>),
     /// A full list of `Kind` begins (first list, or the watch was lost).
     RelistStarted(Kind),
     /// The list is complete: objects of `Kind` not upserted since the start are gone.
@@ -474,6 +486,8 @@ pub enum Effect {
         node: Arc<str>,
         /// Echoed in [`Input::BindDone`].
         attempt: u64,
+        /// The devices that it is expected to get, if any: they go into the same write.
+        devices: Option<Arc<Predicted>>,
     },
     /// Patch the pod's status. A newer patch for the same pod replaces an older one.
     PatchStatus(StatusPatch),

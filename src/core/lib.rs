@@ -15,6 +15,7 @@ pub mod cluster;
 mod cycle;
 pub mod framework;
 pub mod gang;
+pub mod gpu_links;
 mod hash;
 pub mod io;
 pub mod model;

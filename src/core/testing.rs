@@ -310,7 +310,13 @@ pub(crate) fn model_pod(wire: &k8s::Pod, shape: crate::model::ShapeId) -> Pod {
         group: crate::cluster::GroupId::default(),
         gang: None,
         owner: crate::cluster::Owner::of(meta),
+        class: None,
+        running: false,
+        starting: false,
+        placed: crate::io::Tick::default(),
         crew: None,
         settled: u64::MAX,
+        bound: None,
+        predicted: None,
     }
 }

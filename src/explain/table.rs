@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use muster_core::Explanation;
-use muster_core::report::{DomainView, GangView, NodeVerdict, PolicyInForce, PreemptionView};
+use muster_core::report::{
+    DomainView, GangVictimsView, GangView, NodeVerdict, PolicyInForce, PreemptionView,
+};
 
 /// Rejected nodes that are listed by name; more are counted by reason.
 const NAMED: usize = 20;
@@ -53,7 +55,7 @@ pub fn table(e: &Explanation) -> String {
 
 /// How the pod's gang stands, and where its members would go.
 fn members(out: &mut String, gang: &GangView) {
-    let GangView { group, needs, have, wait, message, placed, domains } = gang;
+    let GangView { group, needs, have, wait, message, placed, domains, preemption } = gang;
     let _ = write!(out, "gang {group}: {have} of {needs} members have a place, {wait} wait");
     if !message.is_empty() {
         let _ = write!(out, ": {message}");
@@ -66,6 +68,16 @@ fn members(out: &mut String, gang: &GangView) {
         let DomainView { domain, fits, nodes, blocker } = domain;
         let why = if blocker.is_empty() { String::new() } else { format!("; {blocker}") };
         let _ = writeln!(out, "  {domain}: room for {fits} of {missing} on {nodes} nodes{why}");
+    }
+    if let Some(GangVictimsView { victims, count, stay }) = preemption {
+        let shown = victims.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+        let more = count.saturating_sub(victims.len().min(NAMED));
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let nobody = if *count == 0 { "nobody" } else { "" };
+        let _ = writeln!(out, "  would push out: {nobody}{shown}{more}");
+        for why in stay {
+            let _ = writeln!(out, "  stay: {why}");
+        }
     }
     let mut nodes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (member, node) in placed {
@@ -84,6 +96,15 @@ fn members(out: &mut String, gang: &GangView) {
 
 /// Who could be evicted where: the chosen node first and marked, then by name.
 fn victims(out: &mut String, preemption: &PreemptionView) {
+    if !preemption.held.is_empty() {
+        let _ = writeln!(out, "nobody is evicted now: {}", preemption.held);
+    }
+    for (pod, why) in preemption.protected.iter().take(NAMED) {
+        let _ = writeln!(out, "{pod} stays: {why}");
+    }
+    if preemption.protected.len() > NAMED {
+        let _ = writeln!(out, "and {} more stay", preemption.protected.len() - NAMED);
+    }
     if preemption.candidates.is_empty() {
         return;
     }
@@ -139,14 +160,31 @@ fn scores(out: &mut String, e: &Explanation, mut fit: Vec<(&String, &NodeVerdict
     let mut heading = vec!["  NODE".to_owned(), "TOTAL".to_owned()];
     heading.extend(plugins.iter().map(ToString::to_string));
     let mut rows = vec![heading];
-    for (name, verdict) in fit {
-        let mark = if *name == e.suggested_host { "*" } else { " " };
+    for (name, verdict) in &fit {
+        let mark = if **name == e.suggested_host { "*" } else { " " };
         let number = |n: Option<i64>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
         let mut row = vec![format!("{mark} {name}"), number(verdict.total)];
         row.extend(plugins.iter().map(|p| number(verdict.scores.get(p).copied())));
         rows.push(row);
     }
     grid(out, &rows, 1);
+    notes(out, e, &fit);
+}
+
+/// What plugins say of scores in words: of the best nodes, if any do.
+fn notes(out: &mut String, e: &Explanation, fit: &[(&String, &NodeVerdict)]) {
+    let mut rows = vec![["  NODE", "PLUGIN", "SAYS"].map(str::to_owned).to_vec()];
+    for (name, verdict) in fit.iter().take(NAMED) {
+        let mark = if **name == e.suggested_host { "*" } else { " " };
+        let row = |(plugin, note): (&&str, &String)| {
+            vec![format!("{mark} {name}"), (*plugin).to_owned(), note.clone()]
+        };
+        rows.extend(verdict.notes.iter().map(row));
+    }
+    if rows.len() > 1 {
+        out.push('\n');
+        grid(out, &rows, 3);
+    }
 }
 
 /// What the code of a verdict means.
@@ -198,4 +236,47 @@ fn by_reason(out: &mut String, nodes: &[(&String, &NodeVerdict)]) {
         ]);
     }
     grid(out, &rows, 5);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_plugins_say_is_below_the_scores() {
+        let verdict = |points: i64, note: &str| NodeVerdict {
+            status: "ok",
+            scores: [("GpuLinks", points)].into(),
+            total: Some(points),
+            notes: [("GpuLinks", note.to_owned())].into(),
+            ..NodeVerdict::default()
+        };
+        let nodes = [("a", 87, "GPU 0,1"), ("b", 100, "GPU 4,5")];
+        let explanation = Explanation {
+            pod: "team/p".to_owned(),
+            suggested_host: "b".to_owned(),
+            evaluated_nodes: 2,
+            feasible_nodes: 2,
+            nodes: nodes
+                .map(|(name, points, note)| (name.to_owned(), verdict(points, note)))
+                .into(),
+            message: String::new(),
+            preemption: None,
+            gang: None,
+            policies: Vec::new(),
+        };
+        let expected = "\
+pod team/p: 2 of 2 nodes fit
+best node: b
+
+  NODE  TOTAL  GpuLinks
+* b       100       100
+  a        87        87
+
+  NODE  PLUGIN    SAYS
+* b     GpuLinks  GPU 4,5
+  a     GpuLinks  GPU 0,1
+";
+        assert_eq!(table(&explanation), expected);
+    }
 }

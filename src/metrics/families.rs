@@ -267,6 +267,21 @@ pub(super) const QUARANTINED: Family = counter(
     &[],
     "Number of pods whose scheduling cycle panicked; they are not tried again until they change.",
 );
+pub(super) const KUBELET_REFUSALS: Family = counter(
+    "muster_kubelet_refusals_total",
+    &["reason"],
+    "Number of pods of ours that kubelets refused because they could not align their resources, by the kubelet's reason.",
+);
+pub(super) const NODES_AVOIDED: Family = counter(
+    "muster_node_quarantines_total",
+    &["reason"],
+    "Number of times that a node was avoided for a while because its kubelet had refused pods, by the kubelet's reason.",
+);
+pub(super) const AVOIDED: Family = gauge(
+    "muster_nodes_avoided",
+    &[],
+    "Number of nodes that are avoided because their kubelets refused pods, counted once for each thing that was asked of them.",
+);
 pub(super) const WATCH_EVENTS: Family = counter(
     "muster_watch_events_total",
     &["kind"],
@@ -329,6 +344,21 @@ pub(super) const GANG_WORK_LOST: Family = counter(
     "muster_gang_preemption_lost_seconds_total",
     &[],
     "Seconds of work of the pods that were chosen to make room for gangs, each since it started or since its last checkpoint.",
+);
+pub(super) const PREEMPTIONS_HELD: Family = counter(
+    "muster_preemptions_held_back_total",
+    &["reason"],
+    "Number of attempts of pods and gangs after which nobody was evicted although somebody might be, by reason: delay, pause, rate, protected, simulate, never (of their SchedulingPolicy or that of the victims).",
+);
+pub(super) const EVICTION_REFUSALS: Family = counter(
+    "muster_eviction_refusals_total",
+    &["cause", "dry_run"],
+    "Number of evictions of victims that were not carried out, by cause: budget, unavailable, failed; and of dry runs.",
+);
+pub(super) const PREEMPTION_HOLDS: Family = gauge(
+    "muster_gang_preemption_holds",
+    &[],
+    "Number of gangs for which room is being freed and held.",
 );
 pub(super) const PENDING_GANGS: Family = gauge(
     "muster_pending_gangs",

@@ -58,6 +58,8 @@ struct Inner {
     bind_seconds: HistogramVec,
     malformed: IntCounterVec,
     quarantined: IntCounterVec,
+    refusals: IntCounterVec,
+    quarantines: IntCounterVec,
     audit_violations: IntCounterVec,
     extender_calls: IntCounterVec,
     extender_seconds: HistogramVec,
@@ -79,6 +81,9 @@ struct Inner {
     gang_victims: IntCounterVec,
     gangs_touched: IntCounterVec,
     gang_work_lost: IntCounterVec,
+    preemptions_held: IntCounterVec,
+    eviction_refusals: IntCounterVec,
+    preemption_holds: IntGaugeVec,
 }
 
 /// Gauges that [`Metrics::set_pending`] sets.
@@ -91,6 +96,7 @@ struct Pending {
     pods: IntGauge,
     nodes: IntGauge,
     asking: IntGauge,
+    avoided: IntGauge,
 }
 
 impl Metrics {
@@ -127,6 +133,8 @@ impl Metrics {
             bind_seconds: make.histograms(families::BIND_DURATION),
             malformed: make.counters(families::MALFORMED),
             quarantined: make.counters(families::QUARANTINED),
+            refusals: make.counters(families::KUBELET_REFUSALS),
+            quarantines: make.counters(families::NODES_AVOIDED),
             audit_violations: make.counters(families::AUDIT_VIOLATIONS),
             extender_calls: make.counters(families::EXTENDER_CALLS),
             extender_seconds: make.histograms(families::EXTENDER_DURATION),
@@ -148,6 +156,9 @@ impl Metrics {
             gang_victims: make.counters(families::GANG_VICTIMS),
             gangs_touched: make.counters(families::GANGS_TOUCHED),
             gang_work_lost: make.counters(families::GANG_WORK_LOST),
+            preemptions_held: make.counters(families::PREEMPTIONS_HELD),
+            eviction_refusals: make.counters(families::EVICTION_REFUSALS),
+            preemption_holds: make.gauges(families::PREEMPTION_HOLDS),
             made: Vec::new(),
             registry: registry.clone(),
         };
@@ -214,6 +225,13 @@ impl Metrics {
                 count(&inner.gangs_touched, u64::try_from(*gangs).unwrap_or(0));
                 count(&inner.gang_work_lost, *lost_seconds);
             }
+            Observation::PreemptionHeld { reason } => {
+                inner.preemptions_held.with_label_values(&[reason]).inc();
+            }
+            Observation::EvictionRefused { cause, dry_run } => {
+                let dry_run = if *dry_run { "true" } else { "false" };
+                inner.eviction_refusals.with_label_values(&[*cause, dry_run]).inc();
+            }
             Observation::PreemptionDone { result, micros: took } => {
                 inner.preemptions.with_label_values(&[result]).inc();
                 inner.preemption_seconds.with_label_values(&[result]).observe(micros(*took));
@@ -222,13 +240,17 @@ impl Metrics {
             Observation::Quarantined { .. } => {
                 inner.quarantined.with_label_values(&[] as &[&str]).inc();
             }
+            Observation::Refused { reason } => inner.refusals.with_label_values(&[reason]).inc(),
+            Observation::NodeAvoided { reason } => {
+                inner.quarantines.with_label_values(&[reason]).inc();
+            }
         }
     }
 
     /// Sizes of the queues and of the cache.
     pub fn set_pending(&self, counts: &PendingCounts) {
-        let Pending { active, backoff, unschedulable, gated, assumed, pods, nodes, asking } =
-            &self.0.pending;
+        let pending = &self.0.pending;
+        let Pending { active, backoff, unschedulable, gated, assumed, pods, nodes, .. } = pending;
         for (gauge, count) in [
             (active, counts.active),
             (backoff, counts.backoff),
@@ -237,7 +259,8 @@ impl Metrics {
             (assumed, counts.assumed),
             (pods, counts.pods),
             (nodes, counts.nodes),
-            (asking, counts.asking),
+            (&pending.asking, counts.asking),
+            (&pending.avoided, counts.avoided),
         ] {
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
@@ -273,6 +296,8 @@ impl Metrics {
             let count = i64::try_from(count).unwrap_or(i64::MAX);
             self.0.gangs.with_label_values(&[queue]).set(count);
         }
+        let holds = i64::try_from(counts.holds).unwrap_or(i64::MAX);
+        self.0.preemption_holds.with_label_values(&[] as &[&str]).set(holds);
     }
 
     /// How many pods wait because of a plugin: profile, plugin, pods. What is not
@@ -429,6 +454,7 @@ impl Pending {
             pods: cache.with_label_values(&["pods"]),
             nodes: cache.with_label_values(&["nodes"]),
             asking: make.gauges(families::EXTENDER_WAITING).with_label_values(&[] as &[&str]),
+            avoided: make.gauges(families::AVOIDED).with_label_values(&[] as &[&str]),
         }
     }
 }

@@ -25,6 +25,7 @@ muster_config_current gauge \n\
 muster_config_last_applied_timestamp_seconds gauge \n\
 muster_config_reloads_total counter result
 muster_config_version gauge \n\
+muster_eviction_refusals_total counter cause,dry_run
 muster_extender_call_duration_seconds histogram extender,verb
 muster_extender_calls_total counter extender,verb,result
 muster_extender_scores_out_of_range_total counter extender
@@ -32,16 +33,21 @@ muster_extender_waiting_pods gauge \n\
 muster_gang_attempts_total counter result
 muster_gang_bound_members histogram \n\
 muster_gang_given_up_total counter reason
+muster_gang_preemption_holds gauge \n\
 muster_gang_preemption_lost_seconds_total counter \n\
 muster_gang_preemption_touched_gangs_total counter \n\
 muster_gang_preemption_victims_total counter \n\
 muster_gang_preemptions_total counter \n\
 muster_gang_scheduling_duration_seconds histogram \n\
+muster_kubelet_refusals_total counter reason
 muster_malformed_objects_total counter kind
+muster_node_quarantines_total counter reason
+muster_nodes_avoided gauge \n\
 muster_pending_gangs gauge queue
 muster_pod_group_status_lag_seconds histogram \n\
 muster_pod_group_status_writes_total counter result
 muster_pod_rejections_total counter plugin,profile
+muster_preemptions_held_back_total counter reason
 muster_quarantined_pods_total counter \n\
 muster_shard_info gauge node_selector
 muster_topology_status_writes_total counter result
@@ -129,6 +135,8 @@ fn observations_are_counted_where_upstream_counts_them() {
     metrics.observe(&Observation::Malformed { kind: "Pod", error: "bad".to_owned() });
     metrics.observe(&Observation::Preemption { victims: 3 });
     metrics.observe(&Observation::PreemptionDone { result: "error", micros: 2_500_000 });
+    metrics.observe(&Observation::PreemptionHeld { reason: "rate" });
+    metrics.observe(&Observation::EvictionRefused { cause: "budget", dry_run: true });
     metrics.observe(&Observation::GangPreemption { victims: 5, gangs: 2, lost_seconds: 90 });
 
     for (sample, expected) in [
@@ -149,6 +157,8 @@ fn observations_are_counted_where_upstream_counts_them() {
         ("scheduler_preemption_victims_sum", 3.0),
         ("scheduler_preemption_goroutines_execution_total{result=\"error\"}", 1.0),
         ("scheduler_preemption_goroutines_duration_seconds_sum{result=\"error\"}", 2.5),
+        ("muster_preemptions_held_back_total{reason=\"rate\"}", 1.0),
+        ("muster_eviction_refusals_total{cause=\"budget\",dry_run=\"true\"}", 1.0),
         ("muster_gang_preemptions_total", 1.0),
         ("muster_gang_preemption_victims_total", 5.0),
         ("muster_gang_preemption_touched_gangs_total", 2.0),
@@ -211,10 +221,12 @@ fn gangs_are_counted() {
     let metrics = Metrics::new();
     let mut core = muster_core::Core::new(muster_core::Config::default());
     for (queue, count) in [("active", 1), ("backoff", 2), ("unschedulable", 3), ("incomplete", 4)] {
-        let counts = GangCounts { active: 1, backoff: 2, unschedulable: 3, incomplete: 4 };
+        let counts =
+            GangCounts { active: 1, backoff: 2, unschedulable: 3, incomplete: 4, holds: 5 };
         metrics.set_gangs(&counts);
         let sample = format!("muster_pending_gangs{{queue=\"{queue}\"}}");
         assert_eq!(value(&metrics, &sample), f64::from(count));
+        assert_eq!(value(&metrics, "muster_gang_preemption_holds"), 5.0);
     }
     metrics.observe(&Observation::GangBound { members: 8, since_complete_micros: 1_500_000 });
     assert_eq!(value(&metrics, "muster_gang_bound_members_sum"), 8.0);

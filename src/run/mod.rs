@@ -32,7 +32,7 @@ use muster_core::{Config, Core, Profile};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 
@@ -204,6 +204,7 @@ impl Scheduler {
             metrics.clone(),
             end.clone(),
         )?;
+        let refusals = Arc::new(Notify::new());
         let watches_ended = watch::start(
             config.clone(),
             nodes,
@@ -211,6 +212,7 @@ impl Scheduler {
             board.clone(),
             metrics.clone(),
             end.clone(),
+            refusals.clone(),
         )
         .context("start the watches' thread")?;
         let extenders = Extenders::new(extend::Setup {
@@ -243,6 +245,7 @@ impl Scheduler {
             reported: (PolicyReport::default(), 0, Instant::now()),
             compared: Instant::now(),
             verbosity: 0,
+            refusals,
         };
         let owner_ended = start_owner(owner)?;
         info!(profiles = ?names, "started");

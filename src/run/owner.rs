@@ -15,7 +15,7 @@ use muster_core::io::{Effect, Input, Kind, Request};
 use muster_core::report::{Observation, PolicyReport};
 use muster_core::{CacheView, QueueView, Reload, ReloadError};
 use tokio::sync::mpsc::error::TryRecvError;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::{error, info, warn};
 
 use super::clock::Clock;
@@ -119,6 +119,8 @@ pub(super) struct Owner {
     /// When the core was last compared with its checker's picture.
     pub(super) compared: Instant,
     pub(super) verbosity: u8,
+    /// Told when pods that kubelets refuse are to be watched.
+    pub(super) refusals: Arc<Notify>,
 }
 
 impl Owner {
@@ -218,6 +220,7 @@ impl Owner {
             }
             Message::Reload(reload, answer) => {
                 let done = self.core.reload(self.clock.now(), *reload);
+                self.look_for_refusals();
                 let _ = answer.send(done.map(|()| self.core.core().version()));
                 1
             }
@@ -233,10 +236,13 @@ impl Owner {
             && !self.lists.contains(&kind)
         {
             self.lists.push(kind);
-            if self.listed_at.is_none() && Kind::ALL.iter().all(|k| self.lists.contains(k)) {
+            if self.listed_at.is_none()
+                && Kind::ALL.iter().all(|k| !k.is_awaited() || self.lists.contains(k))
+            {
                 self.listed.all.store(true, Ordering::Release);
                 self.listed_at = Some(Instant::now());
                 info!("caches are filled");
+                self.look_for_refusals();
             }
         }
         self.core.apply(self.clock.now(), input);
@@ -305,6 +311,13 @@ impl Owner {
         answers.extend(self.writer.submit(rest));
         for answer in answers {
             self.apply(answer);
+        }
+    }
+
+    /// Pods that have failed are watched from when somebody counts refusals, and nodes are known.
+    fn look_for_refusals(&self) {
+        if self.listed_at.is_some() && self.core.core().counts_refusals() {
+            self.refusals.notify_one();
         }
     }
 

@@ -54,7 +54,7 @@ impl Engine<'_> {
                     uid: meta.uid.as_str().into(),
                 };
                 let object = std::sync::Arc::clone(&stored.object);
-                let bound = self.api.bind(&pod, node).is_ok();
+                let bound = self.api.bind(&pod, node, None).is_ok();
                 if bound {
                     self.checker.bound_by_others(&object);
                 }

@@ -22,7 +22,7 @@ use crate::model::objects;
 use crate::outcome::{Ended, Outcome, Progress, Unsettled};
 use crate::record::Record;
 use crate::rng::Rng;
-use crate::scenario::{Action, Fault, Scenario, SchedulerSpec};
+use crate::scenario::{Action, Fault, NodeGroup, Scenario, SchedulerSpec};
 use crate::scheduler::{Complaint, Maker, Process, Wish};
 use crate::time::{EPOCH, MINUTE, Micros, SECOND, since_epoch};
 
@@ -100,6 +100,7 @@ impl<'a> Engine<'a> {
                 groups: scenario.names_groups(),
                 policies: scenario.has_policies(),
                 topologies: scenario.has_topologies(),
+                reports: scenario.has_machines(),
             },
             starts: vec![0; replicas],
             maker,
@@ -128,7 +129,9 @@ impl<'a> Engine<'a> {
         }
         for group in &scenario.nodes {
             Cluster::add(engine.now, group, &mut engine.api);
+            engine.equip(group);
         }
+        engine.report();
         for notice in engine.api.take_notices() {
             engine.see(&notice);
         }
@@ -220,6 +223,7 @@ impl<'a> Engine<'a> {
             steps: self.steps,
             digest: self.digest.value(),
             faults: self.link.faults.counts,
+            gpus: self.kubelets.machines.counts,
             seed: self.seed,
             end,
             ended,
@@ -294,6 +298,7 @@ impl<'a> Engine<'a> {
                 Cluster::evict_unreachable(now, &node, &mut self.api);
             }
         }
+        self.report();
         for mut notice in self.api.take_notices() {
             self.stirred = now;
             let kind = notice.kind();
@@ -309,6 +314,22 @@ impl<'a> Engine<'a> {
         }
     }
 
+    /// Nodes join whose agents say what they are inside.
+    fn equip(&mut self, group: &NodeGroup) {
+        if let Some(machine) = group.machine {
+            group.names().for_each(|name| self.kubelets.machines.join(&name, machine));
+        }
+    }
+
+    /// Agents write what has changed.
+    fn report(&mut self) {
+        for report in self.kubelets.machines.take_reports(self.now) {
+            if self.api.node(&report.metadata.name).is_some() {
+                self.api.put_report(report);
+            }
+        }
+    }
+
     fn set(&mut self, timers: impl IntoIterator<Item = (Tick, Timer)>) {
         for (at, timer) in timers {
             self.agenda.push(at, Event::Kubelet(timer));
@@ -320,6 +341,12 @@ impl<'a> Engine<'a> {
         let now = self.now;
         for node in self.cluster.act(now, action, &mut self.api) {
             self.agenda.push(now.after_micros(ORPHAN_QUARANTINE), Event::Orphans(node));
+        }
+        match action {
+            Action::Add(group) => self.equip(group),
+            Action::Remove(names) => names.iter().for_each(|name| self.api.delete_report(name)),
+            Action::Restore(names) => self.kubelets.machines.restore(names),
+            _ => {}
         }
         match action {
             Action::NotReady(names) => {
@@ -405,10 +432,13 @@ impl<'a> Engine<'a> {
     fn digest_effect(&mut self, effect: &Effect) {
         self.digest.number(self.now.0.unsigned_abs());
         match effect {
-            Effect::Bind { pod, node, attempt } => {
+            Effect::Bind { pod, node, attempt, devices } => {
                 self.digest.text(&pod.uid);
                 self.digest.text(node);
                 self.digest.number(*attempt);
+                if let Some(devices) = devices {
+                    self.digest.text(&devices.text());
+                }
             }
             Effect::PatchStatus(patch) => {
                 self.digest.text(&patch.pod.uid);

@@ -4,6 +4,7 @@ use muster_core::io::Tick;
 
 use crate::check::Verdict;
 use crate::faults::Counts;
+use crate::model::GpuCounts;
 use crate::record::Record;
 use crate::time::Micros;
 
@@ -57,6 +58,8 @@ pub struct Outcome {
     pub digest: u64,
     /// Faults that happened.
     pub faults: Counts,
+    /// What pods got of machines whose GPUs have ids.
+    pub gpus: GpuCounts,
     /// Decisions of the scheduler.
     pub attempts: u64,
     /// Binds that the API server refused.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use muster_api::k8s::{self, Node, ObjectMeta, Pod};
-use muster_api::muster::{ClusterTopology, PodGroup, SchedulingPolicy};
+use muster_api::muster::{ClusterTopology, NodeTopology, PodGroup, SchedulingPolicy};
 use muster_core::io::{Change, Input, Kind, Object, ObjectKey};
 
 use crate::model::api::Notice;
@@ -67,6 +67,10 @@ pub(crate) fn read_object(object: &Object, broken: bool) -> Option<Input> {
         }
         Object::ClusterTopology(_) if broken => {
             Object::ClusterTopology(garbled::<ClusterTopology>(name, "levels")?)
+        }
+        Object::NodeTopology(_) if broken => {
+            let text = r#"{"status":{"devices":"garbled"}}"#;
+            Object::NodeTopology(serde_json::from_str::<NodeTopology>(text).ok()?)
         }
         _ if broken => Object::PodDisruptionBudget(garbled(name, "selector")?),
         whole => whole.clone(),

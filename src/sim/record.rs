@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_core::io::{Condition, Tick};
+use muster_api::k8s::Pod;
+use muster_core::io::{Condition, PodRef, Tick};
 
 use crate::model::api::{Notice, PodId};
 use crate::model::objects::is_terminal;
@@ -22,7 +23,22 @@ pub struct Record {
     pub nodes: Vec<NodeRecord>,
     /// What one pod of each workload asks for.
     pub asks: Vec<Ask>,
+    /// Who was made to go by a scheduler, in order of time.
+    pub evictions: Vec<Evicted>,
     pub(crate) node_ids: BTreeMap<String, u32>,
+}
+
+/// A pod that was made to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evicted {
+    /// When.
+    pub at: Tick,
+    /// `namespace/name`.
+    pub victim: String,
+    /// The node it was on.
+    pub node: String,
+    /// For whom, by UID.
+    pub preemptor: Arc<str>,
 }
 
 /// What one pod asks for.
@@ -141,6 +157,19 @@ impl Record {
         }
     }
 
+    /// Of one that goes already nothing is noted.
+    pub(crate) fn evicted(&mut self, at: Tick, victim: &Pod, preemptor: &PodRef) {
+        if victim.metadata.deletion_timestamp.is_some() {
+            return;
+        }
+        self.evictions.push(Evicted {
+            at,
+            victim: format!("{}/{}", victim.metadata.namespace, victim.metadata.name),
+            node: victim.spec.node_name.clone(),
+            preemptor: Arc::clone(&preemptor.uid),
+        });
+    }
+
     pub(crate) fn explained(&mut self, pod: PodId, condition: &Condition) {
         if let (false, Some(pod)) = (condition.status, self.pods.get_mut(pod.index())) {
             pod.why = Some(Why { reason: condition.reason, message: condition.message.clone() });
@@ -220,7 +249,7 @@ impl Record {
     }
 }
 
-fn gates(pod: &muster_api::k8s::Pod) -> String {
+fn gates(pod: &Pod) -> String {
     let names: Vec<&str> = pod.spec.scheduling_gates.iter().map(|g| g.name.as_str()).collect();
     format!("waits for its scheduling gates to be removed: {}", names.join(", "))
 }

@@ -163,7 +163,8 @@ impl Brain for FirstFit {
         known.tried = true;
         let binds = if self.bug == Bug::BindsTwice { 2 } else { 1 };
         for node in fitting.iter().take(binds) {
-            self.effects.push(Effect::Bind { pod: pod.clone(), node: node.clone(), attempt: 1 });
+            let (pod, node) = (pod.clone(), node.clone());
+            self.effects.push(Effect::Bind { pod, node, attempt: 1, devices: None });
         }
         match fitting.first() {
             Some(_) if self.bug == Bug::ForgetsAssumed => {}

@@ -273,7 +273,7 @@ impl Engine<'_> {
         let before = self.api.revision();
         let result = match call {
             PodCall::Bind(bind) => {
-                let result = self.api.bind(&bind.pod, &bind.node);
+                let result = self.api.bind(&bind.pod, &bind.node, bind.devices.as_deref());
                 self.refused += u64::from(result.is_err());
                 if result.is_ok() && self.api.node(&bind.node).is_none() {
                     let at = self.now.after_micros(ORPHAN_QUARANTINE);
@@ -331,6 +331,7 @@ impl Engine<'_> {
                 let preemptor = self.api.find(&evict.preemptor).and_then(|id| self.api.pod(id));
                 let preemptor = preemptor.map(|stored| &*stored.object);
                 self.checker.evicted(self.now, preemptor, &before, budgets);
+                self.record.evicted(self.now, &before, &evict.preemptor);
             }
         }
         let counts = &mut self.link.faults.counts;

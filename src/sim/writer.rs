@@ -59,7 +59,9 @@ impl Writer {
     /// Takes over an effect that is a call for the API server.
     pub(crate) fn submit(&mut self, effect: Effect) {
         let call = match effect {
-            Effect::Bind { pod, node, attempt } => PodCall::Bind(Bind { pod, node, attempt }),
+            Effect::Bind { pod, node, attempt, devices } => {
+                PodCall::Bind(Bind { pod, node, attempt, devices })
+            }
             Effect::PatchStatus(patch) => PodCall::Patch(patch),
             Effect::Call { token, pod, request: Request::Evict { victim, how }, .. } => {
                 PodCall::Evict(Evict { token, preemptor: pod, victim, how })

@@ -10,6 +10,7 @@ use muster_api::k8s::{
 };
 use muster_api::muster::{self, ClusterTopology, NodeTopology, PodGroup, SchedulingPolicy};
 use muster_core::io::{Change, Input, Kind, Object, ObjectKey};
+use muster_core::numa::Reason;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -148,6 +149,36 @@ ended! {
     EndedNative, Native, None;
     /// A member of a pod group of scheduler-plugins that has ended.
     EndedCoscheduled, Coscheduling, Some(CoschedulingPodGroup::LABEL);
+}
+
+/// A pod that has failed. The server cannot select by the reason: those that no kubelet
+/// refused are left out here.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(transparent)]
+pub struct RefusedPod(Pod);
+
+impl Watched for RefusedPod {
+    const KIND: Kind = Kind::RefusedPod;
+    const NAME: &'static str = "Pod";
+    const GROUP: &'static str = "";
+    const VERSION: &'static str = "v1";
+    const PLURAL: &'static str = "pods";
+    const FIELDS: Option<&'static str> = Some("status.phase=Failed,spec.nodeName!=");
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.0.metadata
+    }
+
+    fn changed(change: Change<Self>) -> Input {
+        match change {
+            Change::Upsert(pod) => Input::Refused(Box::new(pod.0)),
+            Change::Delete(key) => Input::ObjectGone(Kind::RefusedPod, key),
+        }
+    }
+
+    fn is_wanted(&self) -> bool {
+        Reason::ALL.iter().any(|reason| reason.as_str() == self.0.status.reason)
+    }
 }
 
 /// Pod groups, told to the controller as well: type, API group, version, how they are told,

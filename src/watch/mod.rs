@@ -17,7 +17,7 @@ mod stream;
 mod tests;
 
 pub use guard::{Guarded, Outline};
-pub use kinds::{EndedCoscheduled, EndedMember, EndedNative, POD_FIELDS, Watched};
+pub use kinds::{EndedCoscheduled, EndedMember, EndedNative, POD_FIELDS, RefusedPod, Watched};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +31,7 @@ use muster_api::k8s::{
 };
 use muster_api::muster::{ClusterTopology, NodeTopology, PodGroup, SchedulingPolicy};
 use muster_core::io::{Input, Kind};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tracing::error;
 
@@ -66,7 +66,8 @@ impl Sink {
 }
 
 /// Starts the watches' thread. The receiver hears when it has ended: after
-/// `shutdown`, or by a panic. Nodes outside the shard are not watched.
+/// `shutdown`, or by a panic. Nodes outside the shard are not watched; pods that kubelets
+/// refuse are, from when `refusals` is told.
 pub fn start(
     config: kube::Config,
     nodes: Option<&NodeSelector>,
@@ -74,6 +75,7 @@ pub fn start(
     board: Arc<Board>,
     metrics: Metrics,
     shutdown: Shutdown,
+    refusals: Arc<Notify>,
 ) -> std::io::Result<oneshot::Receiver<()>> {
     let pace = Arc::new(Pace::default());
     let nodes = nodes.map(|nodes| nodes.as_str().into());
@@ -86,7 +88,7 @@ pub fn start(
     std::thread::Builder::new().name("watch".to_owned()).spawn(move || {
         runtime.block_on(async {
             tokio::select! {
-                () = follow_all(&config, &sink) => {}
+                () = follow_all(&config, &sink, &refusals) => {}
                 () = shutdown.wait() => {}
             }
         });
@@ -97,7 +99,7 @@ pub fn start(
 
 /// Follows every kind. Ends only if one of them does. All APIs but nodes and
 /// pods are optional: probed first, watched where served.
-async fn follow_all(config: &kube::Config, sink: &Sink) {
+async fn follow_all(config: &kube::Config, sink: &Sink, refusals: &Arc<Notify>) {
     // The client's tasks belong to this runtime.
     let client = match crate::client::watching(config) {
         Ok(client) => client,
@@ -132,7 +134,12 @@ async fn follow_all(config: &kube::Config, sink: &Sink) {
     kinds.spawn(probe::follow_optional::<CoschedulingPodGroup>(client.clone(), sink.clone()));
     kinds.spawn(follow_ended::<EndedMember>(client.clone(), sink.clone(), Api::Muster));
     kinds.spawn(follow_ended::<EndedNative>(client.clone(), sink.clone(), Api::Native));
-    kinds.spawn(follow_ended::<EndedCoscheduled>(client, sink.clone(), Api::Coscheduling));
+    kinds.spawn(follow_ended::<EndedCoscheduled>(client.clone(), sink.clone(), Api::Coscheduling));
+    let (sink, refusals) = (sink.clone(), Arc::clone(refusals));
+    kinds.spawn(async move {
+        refusals.notified().await;
+        stream::follow::<RefusedPod>(client, sink).await;
+    });
     if let Some(Err(ended)) = kinds.join_next().await
         && ended.is_panic()
     {

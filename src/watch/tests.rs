@@ -256,3 +256,23 @@ async fn groups_that_are_not_served_have_no_members_that_ended() {
     let empty = ["PodGroups begin", "PodGroups end", "EndedMembers begin", "EndedMembers end"];
     assert_eq!(seen, empty);
 }
+
+/// The server cannot select by a pod's reason: of all that have failed those are told of that a
+/// kubelet refused.
+#[tokio::test(start_paused = true)]
+async fn of_all_pods_that_have_failed_those_that_a_kubelet_refused_are_told() {
+    let failed = |name: &str, reason: &str| {
+        let pod = pod(name, 3, GOOD);
+        let status = format!(r#","status":{{"phase":"Failed","reason":"{reason}"}}}}"#);
+        pod[..pod.len() - 1].to_owned() + &status
+    };
+    let (refused, evicted) = (failed("a", "TopologyAffinityError"), failed("b", "Evicted"));
+    let gone = [event("DELETED", &evicted), event("DELETED", &refused)];
+    let script = vec![list(5, &[refused, evicted]), Answer::Cut(gone.into())];
+    let follow = |client, sink| tokio::spawn(stream::follow::<RefusedPod>(client, sink));
+    let (seen, asked) = play_with(script, 4, follow).await;
+    assert_eq!((seen[0].as_str(), seen[2].as_str()), ("RefusedPods begin", "RefusedPods end"));
+    assert!(seen[1].starts_with("Refused(") && seen[1].contains("\"a\""), "{}", seen[1]);
+    assert!(seen[3].starts_with("ObjectGone(RefusedPod, "), "{}", seen[3]);
+    assert!(asked[0].contains("status.phase%3DFailed"), "{}", asked[0]);
+}

@@ -2,10 +2,12 @@
 //!
 //! Bodies are written straight from borrowed fields: a bind is the hot path.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use bytes::Bytes;
 use http::Method;
+use muster_api::muster::annotations::PREDICTED_DEVICES;
 use muster_core::io::{EventRecord, ObjectPatch, PodRef, Removal, StatusPatch};
 use serde::Serialize;
 use serde_json::json;
@@ -47,8 +49,17 @@ pub(super) fn bind(bind: &Bind) -> Call {
     struct Binding<'a> {
         api_version: &'a str,
         kind: &'a str,
-        metadata: Meta<'a>,
+        metadata: BindingMeta<'a>,
         target: Target<'a>,
+    }
+    #[derive(Serialize)]
+    struct BindingMeta<'a> {
+        name: &'a str,
+        namespace: &'a str,
+        uid: &'a str,
+        // The server adds them to those of the pod.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        annotations: Option<BTreeMap<&'a str, String>>,
     }
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -58,13 +69,15 @@ pub(super) fn bind(bind: &Bind) -> Call {
         name: &'a str,
     }
     let pod = &bind.pod;
+    let devices = bind.devices.as_ref();
     let body = Binding {
         api_version: "v1",
         kind: "Binding",
-        metadata: Meta {
-            name: Some(&pod.name),
-            namespace: Some(&pod.namespace),
-            uid: Some(&pod.uid),
+        metadata: BindingMeta {
+            name: &pod.name,
+            namespace: &pod.namespace,
+            uid: &pod.uid,
+            annotations: devices.map(|set| [(PREDICTED_DEVICES, set.text())].into()),
         },
         target: Target { api_version: "v1", kind: "Node", name: &bind.node },
     };
@@ -334,6 +347,7 @@ mod tests {
     use std::sync::Arc;
 
     use muster_core::io::Condition;
+    use muster_core::model::Predicted;
     use serde_json::{Value, json};
 
     use super::*;
@@ -347,8 +361,9 @@ mod tests {
     }
 
     #[test]
-    fn a_bind_carries_the_uid() {
-        let call = bind(&Bind { pod: pod(), node: "n".into(), attempt: 3 });
+    fn a_bind_carries_the_uid_and_what_is_expected() {
+        let mut own = Bind { pod: pod(), node: "n".into(), attempt: 3, devices: None };
+        let call = bind(&own);
         assert_eq!(call.path, "/api/v1/namespaces/ns/pods/p/binding");
         assert_eq!(
             body(&call),
@@ -356,6 +371,12 @@ mod tests {
                 "metadata": {"name": "p", "namespace": "ns", "uid": "u"},
                 "target": {"apiVersion": "v1", "kind": "Node", "name": "n"}})
         );
+        let ids: [Arc<str>; 2] = ["GPU-a".into(), "GPU-b".into()];
+        let gpus = ("nvidia.com/gpu".into(), ids.into());
+        own.devices = Some(Arc::new(Predicted { devices: [gpus].into() }));
+        let annotations = &body(&bind(&own))["metadata"]["annotations"];
+        let text = r#"{"nvidia.com/gpu":["GPU-a","GPU-b"]}"#;
+        assert_eq!(*annotations, json!({"muster.dev/predicted-devices": text}));
     }
 
     #[test]

@@ -171,9 +171,9 @@ impl Writer {
         let mut state = shared.state.lock();
         for effect in effects {
             let call = match effect {
-                Effect::Bind { pod, node, attempt } => {
+                Effect::Bind { pod, node, attempt, devices } => {
                     shared.unanswered.fetch_add(1, Ordering::Relaxed);
-                    PodCall::Bind(Bind { pod, node, attempt })
+                    PodCall::Bind(Bind { pod, node, attempt, devices })
                 }
                 Effect::PatchStatus(patch) => PodCall::Patch(patch),
                 Effect::Event(event) => {

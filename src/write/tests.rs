@@ -158,7 +158,7 @@ pub(super) fn pod(name: &str) -> PodRef {
 }
 
 pub(super) fn bind(name: &str) -> Effect {
-    Effect::Bind { pod: pod(name), node: "n".into(), attempt: 1 }
+    Effect::Bind { pod: pod(name), node: "n".into(), attempt: 1, devices: None }
 }
 
 fn patch(name: &str, message: &str) -> Effect {

@@ -14,6 +14,7 @@ mod extender;
 mod failover;
 mod force;
 mod gang;
+mod gpu_links;
 mod healthy;
 mod model;
 mod node_topology;

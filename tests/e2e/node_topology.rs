@@ -1,6 +1,7 @@
 //! What agents report, as the program takes it in: what it costs, and what a wrong object does.
 //!
-//! `MUSTER_LONG=1` runs the long form: 5,000 nodes instead of 200, watched for a minute.
+//! `MUSTER_LONG=1` runs the long form: 5,000 nodes instead of 200, watched for a minute, and the updates have to come
+//! as fast as they should. It means what it says with optimisation and on an idle machine only.
 
 use std::time::{Duration, Instant};
 
@@ -22,13 +23,18 @@ const MAX_CPU: f64 = if cfg!(debug_assertions) { 0.30 } else { 0.05 };
 /// Updates on their way at a time.
 const IN_FLIGHT: usize = 16;
 
-fn name(i: usize) -> String {
+pub(crate) fn name(i: usize) -> String {
     format!("node-{i:04}")
 }
 
+/// The UUID of a GPU.
+pub(crate) fn uuid(node: usize, gpu: usize) -> String {
+    format!("GPU-{node:08x}-0000-0000-0000-{gpu:012x}")
+}
+
 /// A node with eight GPUs behind switches, as its agent reports it: as large as a real one.
-fn report(node: usize) -> Value {
-    let uuid = |gpu: usize| format!("GPU-{node:08x}-0000-0000-0000-{gpu:012x}");
+pub(crate) fn report(node: usize) -> Value {
+    let uuid = |gpu: usize| uuid(node, gpu);
     let half = |gpu: usize| gpu / 4;
     let numa = |id: usize| {
         let cores: Vec<String> =
@@ -87,7 +93,7 @@ fn report(node: usize) -> Value {
 
 /// What changes with the pods: the first GPUs are taken, and their CPUs.
 fn status(node: usize, taken: usize) -> Value {
-    let uuid = |gpu: usize| format!("GPU-{node:08x}-0000-0000-0000-{gpu:012x}");
+    let uuid = |gpu: usize| uuid(node, gpu);
     let pod = |i: usize| json!({"namespace": "team", "name": format!("p-{i}"), "uid": format!("{node}-{i}")});
     let device = |i: usize| {
         let mut device = json!({"resource": "nvidia.com/gpu", "id": uuid(i), "numa": [i / 4],
@@ -145,7 +151,7 @@ async fn update(cluster: &Cluster, nodes: usize, during: Duration) -> Result<usi
     Ok(count)
 }
 
-fn wait_for(muster: &Process, what: &str, words: &[&str]) -> Result<()> {
+pub(crate) fn wait_for(muster: &Process, what: &str, words: &[&str]) -> Result<()> {
     muster.wait_until(what, SOON, || {
         let log = muster.log_tail(1 << 20);
         log.lines().any(|line| words.iter().all(|word| line.contains(word)))
@@ -178,18 +184,24 @@ async fn a_hundred_reports_a_second_cost_next_to_nothing() -> Result<()> {
     wait_for(&muster, "told of the wrong report", &["malformed", &last, "hardware.links"])?;
     let (cpu, ended) = spent(&muster)?;
     let took = (ended - began).as_secs_f64();
-    // By the update: an API server that is too slow for so many a second does not make them cheap.
+    let came = count as f64 / took;
+    let share = (cpu - before) / took;
+    // An API server that is too slow for so many a second does not make them cheap: by the update, then, less what it
+    // costs to do nothing.
     let each = (cpu - before - idle * took) / count as f64;
+    let prompt = came >= 0.95 * f64::from(RATE);
     cluster.say(&format!(
-        "{:.0} us an update, {:.2} % of a core for {RATE} a second; {:.0} a second came; idle {:.2} %; \
-         {} MiB at most",
+        "{came:.0} updates a second came: {:.2} % of a core in all, {:.0} us an update; idle {:.2} %; {} MiB at most",
+        share * 100.0,
         each * 1e6,
-        each * f64::from(RATE) * 100.0,
-        count as f64 / took,
         idle * 100.0,
         muster.peak_rss_bytes()? >> 20
     ));
-    let share = each * f64::from(RATE);
+    ensure!(
+        prompt || form(1, 0) == 1,
+        "only {came:.0} updates a second came: is the machine busy?"
+    );
+    let share = if prompt { share } else { each * f64::from(RATE) };
     ensure!(share <= MAX_CPU, "{:.2} % of a core", share * 100.0);
     ensure!(muster.is_running(), "it has ended");
     Ok(())

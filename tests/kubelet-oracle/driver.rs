@@ -5,11 +5,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::binary::{Program, binary};
-use crate::generate::{DeviceResource, MachineSpec, PodSpec};
 
 const PROGRAM: Program = Program {
     name: "kubelet-oracle",
@@ -53,6 +52,7 @@ pub(crate) struct MemoryState {
 pub(crate) struct Given {
     pub(crate) cpus: Vec<u16>,
     pub(crate) memory: Vec<u8>,
+    pub(crate) devices: BTreeMap<String, Vec<String>>,
 }
 
 /// A kubelet's managers in a process of their own.
@@ -75,19 +75,21 @@ impl Kubelet {
         Ok(Self { child, input, output: BufReader::new(output.context("no output")?) })
     }
 
-    pub(crate) fn open(&mut self, machine: &MachineSpec) -> Result<KubeletState> {
+    /// Makes a machine; the one before it is forgotten.
+    pub(crate) fn open(&mut self, machine: &impl Serialize) -> Result<KubeletState> {
         self.tell(&json!({ "open": machine })).and_then(state)
     }
 
-    pub(crate) fn admit(&mut self, pod: &PodSpec) -> Result<Answer> {
-        self.tell(&json!({ "admit": pod.object() }))
+    /// Asks for the admission of a pod, as the API server has it.
+    pub(crate) fn admit(&mut self, pod: &Value) -> Result<Answer> {
+        self.tell(&json!({ "admit": pod }))
     }
 
     pub(crate) fn remove(&mut self, uid: &str) -> Result<KubeletState> {
         self.tell(&json!({ "remove": uid })).and_then(state)
     }
 
-    pub(crate) fn report(&mut self, devices: &DeviceResource) -> Result<KubeletState> {
+    pub(crate) fn report(&mut self, devices: &impl Serialize) -> Result<KubeletState> {
         self.tell(&json!({ "devices": devices })).and_then(state)
     }
 

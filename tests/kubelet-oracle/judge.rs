@@ -72,7 +72,7 @@ pub(crate) fn judge(kubelet: &mut Kubelet, case: &Case, seen: &mut Seen) -> Resu
                     seen.passed_over += 1;
                     continue;
                 }
-                let answer = kubelet.admit(pod)?;
+                let answer = kubelet.admit(&pod.object())?;
                 note(seen, &machine, &prediction, &answer);
                 if let Some(text) = disagreement(&machine, pod, &prediction, &answer)? {
                     return Ok(Some(format!("step {number}, {}: {text}", pod.uid)));

@@ -63,8 +63,12 @@ fn build(program: &Program, path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The folder of the program: a test of another package of the workspace may ask it, too.
 fn module(program: &Program) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(program.name)
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = |root: &Path| root.join("tests").join(program.name);
+    let mut roots = package.ancestors().map(folder);
+    roots.find(|folder| folder.join("go.mod").exists()).unwrap_or_else(|| folder(package))
 }
 
 fn go(program: &Program) -> Command {

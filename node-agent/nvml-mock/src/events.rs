@@ -2,19 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_uint, c_ulonglong};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use muster_machines::Mig;
 use nvml_wrapper_sys::bindings::{nvmlEventData_t, nvmlEventSet_t, nvmlReturn_t};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
 use crate::memory::put;
-use crate::{GPU_IS_LOST, Handle, SUCCESS, TIMEOUT, World, answer, device_functions, world};
+use crate::{
+    GPU_IS_LOST, Handle, SUCCESS, TIMEOUT, World, answer, device_functions, faults_file, world,
+};
 
 const XID: c_ulonglong = 8;
 const MIG_CHANGED: c_ulonglong = 0x100;
-/// How often the faults are looked at while somebody waits.
+/// How often the faults are looked at where changes of their file are not told.
 const PAUSE: Duration = Duration::from_millis(50);
 
 struct Told {
@@ -54,6 +60,8 @@ pub extern "C" fn nvmlEventSetWait_v2(
 ) -> nvmlReturn_t {
     let until = Instant::now() + Duration::from_millis(u64::from(milliseconds));
     answer("nvmlEventSetWait_v2", |_| {
+        // Before the first look, so that nothing comes in between.
+        let watch = watch();
         loop {
             let world = world()?;
             if newly_lost(&world) {
@@ -62,12 +70,32 @@ pub extern "C" fn nvmlEventSetWait_v2(
             if let Some(event) = next(&world) {
                 return put(data, event);
             }
-            if Instant::now() >= until {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
                 return Err(TIMEOUT);
             }
-            thread::sleep(PAUSE);
+            wait(watch.as_ref(), left);
         }
     })
+}
+
+/// Tells when the file of the faults is replaced. The real library sleeps until the kernel wakes it, too: whoever
+/// measures what waiting costs shall not measure this mock.
+fn watch() -> Option<OwnedFd> {
+    let path = faults_file()?;
+    let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
+    inotify::add_watch(&fd, path.parent()?, WatchFlags::MOVED_TO).ok()?;
+    Some(fd)
+}
+
+fn wait(watch: Option<&OwnedFd>, left: Duration) {
+    let Some(fd) = watch else { return thread::sleep(left.min(PAUSE)) };
+    let Ok(left) = Timespec::try_from(left) else { return };
+    if poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&left)).is_ok_and(|ready| ready > 0) {
+        let mut buffer = [MaybeUninit::uninit(); 1024];
+        let mut events = inotify::Reader::new(fd, &mut buffer);
+        while events.next().is_ok() {}
+    }
 }
 
 /// Whether a GPU was lost since the last time: the real library then says so, and not which.

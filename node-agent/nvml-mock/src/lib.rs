@@ -103,6 +103,12 @@ pub(crate) fn world() -> Result<World, u32> {
     Ok(state.world.clone())
 }
 
+/// Where the faults are.
+pub(crate) fn faults_file() -> Option<PathBuf> {
+    let state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    state.as_ref().map(|state| state.path.clone())
+}
+
 /// Runs a function of NVML's: with the delay and the error that faults give it.
 pub(crate) fn answer(function: &str, work: impl FnOnce(&World) -> Answer) -> nvmlReturn_t {
     let result = panic::catch_unwind(panic::AssertUnwindSafe(|| {

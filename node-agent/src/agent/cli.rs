@@ -68,7 +68,7 @@ pub struct RunArgs {
     #[arg(long)]
     pub node_resource_topology: bool,
 
-    /// Seconds between two looks at the hardware when the driver says nothing
+    /// Seconds between two looks at work, power and memory of the GPUs when nothing seems to happen
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub poll: u64,
 

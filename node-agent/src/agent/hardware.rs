@@ -48,15 +48,24 @@ pub fn start(
         let _ = bell.try_send(());
     });
     let mut reader = Reader::new(sources, notify)?;
-    let (sender, receiver) = watch::channel(None);
+    let (sender, receiver) = watch::channel::<Option<Arc<Reading>>>(None);
     let look = move || {
         loop {
             let began = Instant::now();
             let reading = reader.hardware(began);
             metrics.read("hardware", true);
-            if sender.send(Some(Arc::new(reading))).is_err() {
+            metrics.hardware(&reading);
+            if sender.is_closed() {
                 return;
             }
+            // Power and the like are for the metrics only: they wake nobody.
+            sender.send_if_modified(|last| {
+                let news = last.as_ref().is_none_or(|last: &Arc<Reading>| last.is_news(&reading));
+                if news {
+                    *last = Some(Arc::new(reading));
+                }
+                news
+            });
             wait(&mut reader, &rung, began, poll);
         }
     };

@@ -4,6 +4,7 @@
 //! limit, resources by the devices that are listed. Must never decide anything.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use muster_api::muster::NodeTopology;
@@ -36,6 +37,19 @@ pub struct Metrics {
     devices: IntGaugeVec,
     health: IntGaugeVec,
     gpu: Vec<(GaugeVec, Value)>,
+    /// Which GPUs are shown, how each is, and which of their gauges have a value.
+    shown: Mutex<Vec<Shown>>,
+}
+
+/// What labels a GPU has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Shown {
+    name: String,
+    pci: String,
+    uuid: String,
+    health: &'static str,
+    /// A bit for each gauge that has a value.
+    values: u32,
 }
 
 impl Default for Metrics {
@@ -97,6 +111,7 @@ impl Metrics {
                 &["gpu", "pci", "uuid", "health"],
             ),
             gpu: gpu_gauges(&registry),
+            shown: Mutex::default(),
             registry,
         }
     }
@@ -146,24 +161,45 @@ impl Metrics {
         }
     }
 
-    /// What the hardware says now. GPUs that are gone are gone from here.
+    /// What the hardware says now. GPUs that are gone are gone from here. Most of the time only values have changed.
     pub fn hardware(&self, reading: &Reading) {
-        let name = |i: usize, index: Option<u32>| index.map_or(i.to_string(), |i| i.to_string());
-        self.health.reset();
-        for (i, gpu) in reading.gpus.iter().enumerate() {
-            let index = reading.hardware.gpus.get(i).and_then(|gpu| gpu.index);
-            let (name, uuid) = (name(i, index), gpu.uuid.as_deref().unwrap_or_default());
-            let health = health(gpu.health);
-            self.health.with_label_values(&[&name, &gpu.pci, uuid, health]).set(1);
+        let all: Vec<Shown> = reading
+            .gauges
+            .iter()
+            .enumerate()
+            .map(|(i, gpu)| self.labels(reading, i, gpu))
+            .collect();
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if *shown != all {
+            self.health.reset();
+            for (gauge, _) in &self.gpu {
+                gauge.reset();
+            }
+            for gpu in &all {
+                let labels = [gpu.name.as_str(), &gpu.pci, &gpu.uuid, gpu.health];
+                self.health.with_label_values(&labels).set(1);
+            }
+            *shown = all;
         }
-        for (gauge, value) in &self.gpu {
-            gauge.reset();
-            for (i, gpu) in reading.gauges.iter().enumerate() {
-                let (name, uuid) = (name(i, gpu.index), gpu.uuid.as_deref().unwrap_or_default());
+        for (labels, gpu) in shown.iter().zip(&reading.gauges) {
+            for (gauge, value) in &self.gpu {
                 if let Some(value) = value(gpu) {
-                    gauge.with_label_values(&[name.as_str(), &gpu.pci, uuid]).set(value);
+                    let labels = [labels.name.as_str(), &labels.pci, &labels.uuid];
+                    gauge.with_label_values(&labels).set(value);
                 }
             }
+        }
+    }
+
+    fn labels(&self, reading: &Reading, i: usize, gpu: &GpuGauges) -> Shown {
+        let has =
+            |(bit, (_, value)): (usize, &(GaugeVec, Value))| u32::from(value(gpu).is_some()) << bit;
+        Shown {
+            name: gpu.index.map_or(i.to_string(), |index| index.to_string()),
+            pci: gpu.pci.clone(),
+            uuid: gpu.uuid.clone().unwrap_or_default(),
+            health: reading.gpus.get(i).map_or("unknown", |state| health(state.health)),
+            values: self.gpu.iter().enumerate().map(has).sum(),
         }
     }
 
@@ -250,6 +286,7 @@ mod tests {
             devices,
             health,
             gpu,
+            shown: _,
         } = Metrics::new();
         let mut all = vec![writes.desc(), readings.desc(), predictions.desc(), last_write.desc()];
         all.extend([conditions.desc(), devices.desc(), health.desc()]);

@@ -28,6 +28,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use jiff::Timestamp;
 use muster_api::k8s::Time;
 use muster_api::muster::NodeTopology;
@@ -83,16 +84,18 @@ struct Views {
 }
 
 impl Views {
-    /// Waits until one of them is another.
-    async fn changed(&mut self) {
-        tokio::select! {
-            _ = self.hardware.changed() => {}
-            _ = self.kubelet.changed() => {}
-            _ = self.found.changed() => {}
-            _ = self.pods.changed() => {}
-            _ = self.node.changed() => {}
-            _ = self.own.changed() => {}
-        }
+    /// Waits until one of them is another. Fails if nobody follows a source any more: that is a mistake of this
+    /// program, and to begin anew is better than to say for ever what was true once.
+    async fn changed(&mut self) -> anyhow::Result<()> {
+        let (source, changed) = tokio::select! {
+            changed = self.hardware.changed() => ("the hardware", changed),
+            changed = self.kubelet.changed() => ("the kubelet", changed),
+            changed = self.found.changed() => ("the kubelet's settings", changed),
+            changed = self.pods.changed() => ("the pods", changed),
+            changed = self.node.changed() => ("the Node", changed),
+            changed = self.own.changed() => ("the NodeTopology", changed),
+        };
+        changed.with_context(|| format!("nobody follows {source} any more"))
     }
 
     /// Whether every source has said something.
@@ -116,7 +119,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let agent = Agent::new(&options, &clients, views, metrics);
     info!(node = options.node, "started");
     tokio::select! {
-        () = agent.run() => {}
+        ended = agent.run() => ended?,
         () = told_to_end() => info!("ending"),
     }
     Ok(())
@@ -226,7 +229,8 @@ impl Agent {
         }
     }
 
-    async fn run(mut self) {
+    /// Does not end, unless nobody follows a source any more.
+    async fn run(mut self) -> anyhow::Result<()> {
         self.recall().await;
         loop {
             self.metrics.beat();
@@ -235,7 +239,10 @@ impl Agent {
             let due = due.into_iter().flatten().min();
             let round = Instant::now() + ROUND;
             tokio::select! {
-                () = self.views.changed() => tokio::time::sleep(COALESCE).await,
+                changed = self.views.changed() => {
+                    changed?;
+                    tokio::time::sleep(COALESCE).await;
+                }
                 () = tokio::time::sleep_until(due.unwrap_or(round).min(round)) => {
                     self.write().await;
                 }
@@ -302,7 +309,6 @@ impl Agent {
                 now(),
             )
         };
-        self.metrics.hardware(&hardware);
         self.metrics.object(&made);
         let counts = &self.assembler.predictions;
         self.metrics.predictions(counts.held, counts.missed, counts.invalid);
@@ -348,4 +354,26 @@ fn finding(
         end -= 1;
     }
     Finding { kind, holds, reason, message: message[..end].to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_source_that_nobody_follows_is_no_source() {
+        let (kubelet_sender, kubelet) = watch::channel(KubeletView::default());
+        let (_found, found) = watch::channel(None);
+        let (_pods, pods) = watch::channel(Pods::default());
+        let (_node, node) = watch::channel(None);
+        let (_own, own) = watch::channel(own::Seen::default());
+        let (hardware_sender, hardware) = watch::channel(None);
+        let mut views = Views { hardware, kubelet, found, pods, node, own };
+        let away = KubeletView { error: Some("away".to_owned()), ..KubeletView::default() };
+        kubelet_sender.send(away).unwrap();
+        views.changed().await.unwrap();
+        drop(hardware_sender);
+        let error = views.changed().await.unwrap_err();
+        assert!(error.to_string().contains("the hardware"), "{error}");
+    }
 }

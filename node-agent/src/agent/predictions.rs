@@ -95,8 +95,12 @@ fn held(namespace: &str, name: &str, holdings: &Holdings) -> Wish {
     held
 }
 
-/// None while the kubelet has not given all that it will: a container of a pod may come later.
+/// None while the kubelet has not given all that it will (a container of a pod may come later), and if nothing was
+/// predicted.
 fn verdict(wish: &Wish, held: &Wish) -> Option<Verdict> {
+    if wish.is_empty() {
+        return None;
+    }
     let empty = BTreeSet::new();
     let mut missed = None;
     for (resource, expected) in wish {
@@ -168,6 +172,14 @@ mod tests {
         predictions.judge(&Pods::default(), &Holdings::default());
         assert_eq!(predictions.finding().holds, Some(true));
         assert_eq!(predictions.status(), Some(api::Predictions { held: 0, missed: 1 }));
+    }
+
+    #[test]
+    fn a_prediction_of_nothing_neither_holds_nor_fails() {
+        let mut predictions = Predictions::default();
+        predictions.judge(&pods("{}"), &holdings("p", &["a"]));
+        assert_eq!(predictions.status(), None);
+        assert_eq!(predictions.finding().holds, Some(true));
     }
 
     #[test]

@@ -15,15 +15,21 @@ use std::time::{Duration, Instant};
 
 use nvml_wrapper::Nvml;
 
-use super::events::{self, Event};
+use super::events::{self, Event, EventKind};
 use super::glance::Glances;
-use super::links::LinkCache;
-use super::{Snapshot, explain, query};
+use super::query::{self, Cache};
+use super::{Snapshot, explain};
 use crate::reader::Notify;
 
 const SONAME: &str = "libnvidia-ml.so.1";
 /// Most events that wait to be taken; older ones go first.
 const MAX_EVENTS: usize = 256;
+/// A look at all GPUs that takes longer than this is slow.
+const SLOW: Duration = Duration::from_secs(1);
+/// After a slow look the driver rests so many times as long as it took.
+const RESTS: u32 = 9;
+/// No rest is longer.
+const LONGEST_REST: Duration = Duration::from_secs(60);
 
 /// What is known of NVML at one time.
 #[derive(Clone, Debug)]
@@ -32,6 +38,8 @@ pub struct Outlook {
     pub answer: Result<Arc<Snapshot>, String>,
     /// The call that has not come back, and for how long.
     pub pending: Option<(&'static str, Duration)>,
+    /// A look at all GPUs takes so long that it is taken seldom.
+    pub slow: bool,
     /// What has happened since the last time.
     pub events: Vec<Event>,
 }
@@ -62,6 +70,12 @@ struct State {
     call: Option<(&'static str, Instant)>,
     /// Nobody waits for the snapshot under way any more.
     abandoned: bool,
+    /// The newest snapshot came after whoever asked for it had left, and nobody has taken it yet.
+    late: bool,
+    /// Something has happened that only another look shows.
+    again: bool,
+    /// The last look was slow: the next one is not before this time, unless something happens.
+    rest_until: Option<Instant>,
     /// The thread has ended.
     dead: Option<String>,
 }
@@ -77,6 +91,18 @@ enum Glance {
     },
 }
 
+impl State {
+    fn is_asked(&self) -> bool {
+        self.asked != self.done
+    }
+
+    /// Whether what was answered last will do.
+    fn will_do(&self, now: Instant) -> bool {
+        let rests = self.rest_until.is_some_and(|until| now < until);
+        !self.again && (self.late || rests)
+    }
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -88,6 +114,8 @@ impl Shared {
         if state.events.len() == MAX_EVENTS {
             state.events.pop_front();
         }
+        // An XID says all there is to know of it.
+        state.again |= event.kind == EventKind::Changed;
         state.events.push_back(event);
         drop(state);
         (self.notify)();
@@ -134,18 +162,24 @@ impl Client {
         Self { shared }
     }
 
-    /// A new snapshot, if it comes within `wait`; else the last one, and what is waited for.
+    /// A new snapshot, if it comes within `wait`; else the last one, and what is waited for. A driver
+    /// that is slow is neither waited for twice nor asked all the time.
     pub fn ask(&self, wait: Duration) -> Outlook {
         let mut state = self.shared.lock();
-        if state.asked == state.done {
+        if !state.is_asked() && !state.will_do(Instant::now()) {
             state.asked += 1;
+            state.again = false;
+            // The thread is still at a quick look: who has waited for that does not wait for more.
+            state.abandoned = state.glance == Glance::Asked;
+            self.shared.changed.notify_all();
         }
-        state.abandoned = false;
-        self.shared.changed.notify_all();
+        state.late = false;
         let wanted = state.asked;
-        let open = |state: &mut State| state.done < wanted && state.dead.is_none();
-        let waited = self.shared.changed.wait_timeout_while(state, wait, open);
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if !state.abandoned {
+            let open = |state: &mut State| state.done < wanted && state.dead.is_none();
+            let waited = self.shared.changed.wait_timeout_while(state, wait, open);
+            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
         state.abandoned = state.done < wanted;
         let answer = match (&state.dead, &state.answer) {
             (Some(reason), _) => Err(reason.clone()),
@@ -154,28 +188,31 @@ impl Client {
         };
         let now = Instant::now();
         state.glance = Glance::Nothing;
-        let pending = state.call.filter(|_| state.done < wanted);
+        let pending = state.call.filter(|_| state.abandoned);
         Outlook {
             answer,
             pending: pending.map(|(function, since)| (function, now.duration_since(since))),
+            slow: state.abandoned || state.rest_until.is_some_and(|until| now < until),
             events: state.events.drain(..).collect(),
         }
     }
 
-    /// A quick look: whether something has changed since the last snapshot. If that takes longer
-    /// than `wait`, or there is no snapshot, nothing is known to have.
+    /// A quick look: whether something has changed since the last snapshot, or it takes longer than
+    /// `wait`, which is news too. If there is no snapshot, nothing is known to have changed.
     pub fn differs(&self, wait: Duration) -> bool {
         let mut state = self.shared.lock();
-        // Whoever did not wait for the last one hears of it now.
-        if state.glance == Glance::Nothing {
-            state.glance = Glance::Asked;
+        if state.is_asked() {
+            // There will be word when it is done.
+            return false;
         }
+        state.glance = Glance::Asked;
         self.shared.changed.notify_all();
         let open = |state: &mut State| state.glance == Glance::Asked && state.dead.is_none();
         let waited = self.shared.changed.wait_timeout_while(state, wait, open);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        let Glance::Done { differs } = state.glance else { return false };
+        let Glance::Done { differs } = state.glance else { return state.dead.is_none() };
         state.glance = Glance::Nothing;
+        state.again |= differs;
         differs
     }
 }
@@ -212,7 +249,7 @@ impl Worker {
         let _guard = Guard(Arc::clone(&self.shared));
         let progress = Progress(Arc::clone(&self.shared));
         let mut loaded: Option<Loaded> = None;
-        let mut cache = LinkCache::default();
+        let mut cache = Cache::default();
         while let Some(question) = self.wait_for_a_question() {
             if question == Question::Glance {
                 let differs = loaded.as_mut().is_some_and(|l| l.glances.differ(&l.nvml, &progress));
@@ -225,12 +262,17 @@ impl Worker {
                 self.shared.changed.notify_all();
                 continue;
             }
+            let began = Instant::now();
             let answer = self.look(&mut loaded, &progress, &mut cache);
             progress.end();
+            let took = began.elapsed();
             let mut state = self.shared.lock();
             state.answer = Some(answer.map(Arc::new));
             state.done = state.asked;
-            let late = state.abandoned;
+            state.rest_until =
+                (took > SLOW).then(|| Instant::now() + (took * RESTS).min(LONGEST_REST));
+            state.late = std::mem::take(&mut state.abandoned);
+            let late = state.late;
             drop(state);
             self.shared.changed.notify_all();
             if late {
@@ -246,13 +288,11 @@ impl Worker {
     fn wait_for_a_question(&self) -> Option<Question> {
         let stop = || self.shared.stop.load(Ordering::Relaxed);
         let state = self.shared.lock();
-        let idle = |state: &mut State| {
-            state.asked == state.done && state.glance != Glance::Asked && !stop()
-        };
+        let idle =
+            |state: &mut State| !state.is_asked() && state.glance != Glance::Asked && !stop();
         let state = self.shared.changed.wait_while(state, idle);
         let state = state.unwrap_or_else(PoisonError::into_inner);
-        let question =
-            if state.asked == state.done { Question::Glance } else { Question::Snapshot };
+        let question = if state.is_asked() { Question::Snapshot } else { Question::Glance };
         (!stop()).then_some(question)
     }
 
@@ -260,7 +300,7 @@ impl Worker {
         &self,
         loaded: &mut Option<Loaded>,
         progress: &Progress,
-        cache: &mut LinkCache,
+        cache: &mut Cache,
     ) -> Result<Snapshot, String> {
         if loaded.is_none() {
             progress.begin("nvmlInit_v2");
@@ -270,10 +310,15 @@ impl Worker {
             *loaded = Some(Loaded { nvml, listening, glances: Glances::default() });
         }
         let Some(library) = loaded else { return Err("the library is gone".to_owned()) };
-        if library.listening.happened() {
-            cache.forget();
+        // Both, whatever the first one says.
+        let happened = library.listening.happened();
+        let as_before = library.glances.begin(&library.nvml, progress);
+        if happened {
+            cache.links.forget();
         }
-        library.glances.begin(&library.nvml, progress);
+        if happened || !as_before {
+            cache.gpus.clear();
+        }
         match query::snapshot(&library.nvml, progress, cache) {
             Ok(snapshot) => {
                 library.glances.end(&snapshot);
@@ -281,6 +326,7 @@ impl Worker {
                 Ok(snapshot)
             }
             Err(error) => {
+                *cache = Cache::default();
                 // After an update or a reload of the driver only a new library helps.
                 if let Some(library) = loaded.take() {
                     library.end();

@@ -1,12 +1,12 @@
 //! The thread that waits for NVML's events.
 //!
 //! Owns which events are asked for, and to which GPU one belongs. Must never spin: after
-//! an error it pauses before it asks again.
+//! a second error in a short time it pauses before it asks again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
@@ -31,7 +31,7 @@ const WANTED: u64 = DOUBLE_BIT_ECC
     | RECOVERY_ACTION;
 /// How long one wait for an event is.
 const WAIT_MILLISECONDS: u32 = 1000;
-/// How long to pause after an error.
+/// How long to pause after an error, if the one before was no longer ago.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// Something that happened to a GPU.
@@ -86,10 +86,15 @@ impl Listening {
         });
         let (nvml, shared, own) = (Arc::clone(nvml), Arc::clone(shared), Arc::clone(&flags));
         let work = move || {
+            let mut before: Option<Instant> = None;
             while !own.ends(&shared) {
-                // An error is seen by the reading thread too, which reports it.
+                // An error is seen by the reading thread too, which reports it. After a first one the GPUs that answer
+                // are registered again at once, so that no event of theirs is missed.
                 if listen(&nvml, &shared, &own).is_err() {
-                    shared.pause(PAUSE);
+                    if before.is_some_and(|before| before.elapsed() < PAUSE) {
+                        shared.pause(PAUSE);
+                    }
+                    before = Some(Instant::now());
                 }
             }
             if nvml.lib().nvmlShutdown.is_err() {

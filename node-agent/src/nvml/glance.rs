@@ -35,9 +35,11 @@ pub(super) struct Glances {
 
 impl Glances {
     /// Notes how things are right before a real look: what changes after that is either seen by
-    /// that look or by the next quick one.
-    pub(super) fn begin(&mut self, nvml: &Nvml, progress: &Progress) {
+    /// that look or by the next quick one. Says whether all is as it was before the last one.
+    pub(super) fn begin(&mut self, nvml: &Nvml, progress: &Progress) -> bool {
+        let before = self.before;
         self.before = self.look(nvml, progress);
+        before.is_some() && self.before == before
     }
 
     /// Takes over what a real look has found. If it counts other links than before, the next quick
@@ -60,8 +62,8 @@ impl Glances {
         let mut seen = Seen { progress, sum: std::hash::DefaultHasher::new() };
         let count = seen.ask("nvmlDeviceGetCount_v2", || nvml.device_count()).unwrap_or(0);
         for index in 0..count.min(MAX_GPUS as u32) {
-            let device = || nvml.device_by_index(index).map(Quiet);
-            if let Some(Quiet(device)) = seen.ask("nvmlDeviceGetHandleByIndex_v2", device) {
+            let device = || nvml.device_by_index(index).map(Handle);
+            if let Some(Handle(device)) = seen.ask("nvmlDeviceGetHandleByIndex_v2", device) {
                 let links = self.links.get(index as usize).copied().unwrap_or(0);
                 seen.gpu(nvml, &device, links);
             }
@@ -71,11 +73,13 @@ impl Glances {
     }
 }
 
-/// A handle: nothing of it is worth comparing.
-struct Quiet<'a>(Device<'a>);
+/// A GPU behind its number: another one may come to have it.
+struct Handle<'a>(Device<'a>);
 
-impl Hash for Quiet<'_> {
-    fn hash<H: Hasher>(&self, _: &mut H) {}
+impl Hash for Handle<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        raw::number(&self.0).hash(state);
+    }
 }
 
 struct Seen<'a> {

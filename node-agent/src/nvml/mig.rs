@@ -4,21 +4,25 @@ use muster_api::muster::node_topology::{MAX_MIG_DEVICES, Mig, MigDevice, MigProf
 use nvml_wrapper::Device;
 
 use super::query::Asked;
-use super::raw;
+use super::{NvmlGpu, raw};
 
 /// Numbers of profiles that the driver may know.
 const PROFILES: u32 = 17;
 
-/// How a GPU is divided; `None` if it cannot be.
-pub(super) fn read(asked: &mut Asked<'_, '_>, gpu: &Device<'_>, memory: u64) -> Option<Mig> {
+/// How a GPU is divided; `None` if it cannot be. What else it could be divided into is asked only if it was not
+/// divided when it was last `known`.
+pub(super) fn read(asked: &mut Asked<'_, '_>, gpu: &Device<'_>, known: &NvmlGpu) -> Option<Mig> {
     let mode = asked.ask("nvmlDeviceGetMigMode", |_| gpu.mig_mode())?;
     let enabled = mode.current != 0;
     let pending = (mode.pending != mode.current).then_some(mode.pending != 0);
     if !enabled {
         return Some(Mig { enabled, pending, ..Mig::default() });
     }
-    let profiles: Vec<_> =
-        (0..PROFILES).filter_map(|index| profile(asked, gpu, index, memory)).collect();
+    let memory = known.memory_bytes.unwrap_or(0);
+    let profiles = match &known.mig {
+        Some(mig) if mig.enabled => mig.profiles.clone(),
+        _ => (0..PROFILES).filter_map(|index| profile(asked, gpu, index, memory)).collect(),
+    };
     let most = asked.ask("nvmlDeviceGetMaxMigDeviceCount", |_| gpu.mig_device_count());
     let most = most.unwrap_or(0).min(MAX_MIG_DEVICES as u32);
     let devices = (0..most).filter_map(|index| part(asked, gpu, index, &profiles)).collect();

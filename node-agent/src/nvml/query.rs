@@ -1,10 +1,11 @@
 //! One look at all GPUs.
 //!
-//! Owns which questions are asked, and in which order. Must never ask a lost GPU twice:
+//! Owns which questions are asked, and in which order: everything now and then and after news, in between
+//! only what changes without a word (work, power, errors of memory, parts). Must never ask a lost GPU twice:
 //! each question to one may take seconds.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nvml_wrapper::enum_wrappers::device::{
     EccCounter, MemoryError, TemperatureSensor, TopologyLevel,
@@ -31,6 +32,8 @@ const CPU_WORDS: usize = 8192 / 64;
 const SCOPE_NODE: u32 = 0;
 /// Most problems that are kept.
 const MAX_PROBLEMS: usize = 64;
+/// How long it is believed that what does not change without a word has not changed.
+const KEPT: Duration = Duration::from_secs(60);
 
 /// A look under way.
 pub(super) struct Query<'a> {
@@ -85,29 +88,113 @@ impl<'a> Query<'a> {
     }
 }
 
-/// Asks everything. Fails if the library does not even count GPUs.
+/// What is kept from one look to the next.
+#[derive(Default)]
+pub(super) struct Cache {
+    pub(super) links: LinkCache,
+    /// The GPUs of the last whole look, in the driver's order. Emptied by whoever knows that something
+    /// is other than it was then.
+    pub(super) gpus: Vec<NvmlGpu>,
+    pairs: Vec<Pair>,
+    missing: BTreeSet<&'static str>,
+    until: Option<Instant>,
+}
+
+impl Cache {
+    /// Whether it will do to ask what changes all the time: a whole look was not long ago and found nothing
+    /// wrong, and there are as many GPUs as then.
+    fn holds(&self, count: u32, now: Instant) -> bool {
+        count > 0
+            && self.gpus.len() == count as usize
+            && self.until.is_some_and(|until| now < until)
+    }
+
+    fn put(&mut self, snapshot: &Snapshot, missing: &BTreeSet<&'static str>) {
+        let well = snapshot.problems.is_empty() && !snapshot.gpus.iter().any(|gpu| gpu.lost);
+        self.gpus = if well { snapshot.gpus.clone() } else { Vec::new() };
+        self.pairs.clone_from(&snapshot.pairs);
+        self.missing.clone_from(missing);
+        self.until = Some(Instant::now() + KEPT);
+    }
+}
+
+/// Asks what may be other than last time. Fails if the library does not even count GPUs.
 pub(super) fn snapshot(
     nvml: &Nvml,
     progress: &Progress,
-    cache: &mut LinkCache,
+    cache: &mut Cache,
 ) -> Result<Snapshot, NvmlError> {
     let mut query = Query { nvml, progress, problems: Vec::new(), missing: BTreeSet::new() };
     progress.begin("nvmlDeviceGetCount_v2");
     let count = nvml.device_count()?.min(MAX_GPUS as u32);
     progress.end();
     let now = Instant::now();
-    let keep = cache.is_fresh(now);
-    let mut devices = Vec::new();
-    for index in 0..count {
-        let mut asked = query.gpu(index);
+    if cache.holds(count, now) {
+        query.missing.clone_from(&cache.missing);
+        let gpus = cache.gpus.iter().map(|known| query.refresh(known)).collect();
+        let snapshot = query.end(gpus, cache.pairs.clone());
+        if snapshot.gpus.iter().any(|gpu| gpu.lost) {
+            cache.gpus.clear();
+        }
+        return Ok(snapshot);
+    }
+    let devices: Vec<_> = (0..count).map(|index| query.whole(index)).collect();
+    let (gpus, pairs) = with_links(&mut query, devices, &mut cache.links, now);
+    let missing = query.missing.clone();
+    let snapshot = query.end(gpus, pairs);
+    cache.put(&snapshot, &missing);
+    Ok(snapshot)
+}
+
+impl<'a> Query<'a> {
+    /// All of a GPU but its links.
+    fn whole(&mut self, index: u32) -> (Option<Device<'a>>, NvmlGpu) {
+        let nvml = self.nvml;
+        let mut asked = self.gpu(index);
         let device = asked.ask("nvmlDeviceGetHandleByIndex_v2", |_| nvml.device_by_index(index));
         let mut gpu = match &device {
             Some(device) => read_gpu(&mut asked, device),
             None => NvmlGpu { lost: true, ..NvmlGpu::default() },
         };
         gpu.index = index;
-        devices.push((device, gpu));
+        (device, gpu)
     }
+
+    /// A GPU as it was, but for what changes without a word.
+    fn refresh(&mut self, known: &NvmlGpu) -> NvmlGpu {
+        let nvml = self.nvml;
+        let mut asked = self.gpu(known.index);
+        let mut gpu = known.clone();
+        let device =
+            asked.ask("nvmlDeviceGetHandleByIndex_v2", |_| nvml.device_by_index(known.index));
+        if let Some(device) = device {
+            read_work(&mut asked, &device, &mut gpu);
+            gpu.mig = mig::read(&mut asked, &device, known);
+        }
+        gpu.lost = asked.lost;
+        gpu
+    }
+
+    fn end(self, gpus: Vec<NvmlGpu>, pairs: Vec<Pair>) -> Snapshot {
+        Snapshot {
+            driver: self.nvml.sys_driver_version().ok(),
+            version: self.nvml.sys_nvml_version().ok(),
+            gpus,
+            pairs,
+            problems: self.problems,
+            missing: self.missing.into_iter().collect(),
+        }
+    }
+}
+
+/// The links of all GPUs, and what pairs of them are to each other.
+fn with_links(
+    query: &mut Query<'_>,
+    mut devices: Vec<(Option<Device<'_>>, NvmlGpu)>,
+    cache: &mut LinkCache,
+    now: Instant,
+) -> (Vec<NvmlGpu>, Vec<Pair>) {
+    let keep = cache.is_fresh(now);
     let began = Instant::now();
     for (device, gpu) in &mut devices {
         let kept = gpu.uuid.as_ref().and_then(|uuid| cache.get(uuid)).filter(|_| keep);
@@ -125,26 +212,16 @@ pub(super) fn snapshot(
     let pairs = if keep && cache.fits(&devices) {
         cache.pairs.clone()
     } else {
-        read_pairs(&mut query, &devices)
+        read_pairs(query, &devices)
     };
     if !keep {
         cache.put(&devices, &pairs, began);
     }
-    Ok(Snapshot {
-        driver: nvml.sys_driver_version().ok(),
-        version: nvml.sys_nvml_version().ok(),
-        gpus: devices.into_iter().map(|(_, gpu)| gpu).collect(),
-        pairs,
-        problems: query.problems,
-        missing: query.missing.into_iter().collect(),
-    })
+    (devices.into_iter().map(|(_, gpu)| gpu).collect(), pairs)
 }
 
 fn read_gpu(asked: &mut Asked<'_, '_>, device: &Device<'_>) -> NvmlGpu {
     let pci = asked.ask("nvmlDeviceGetPciInfo_v3", |_| device.pci_info());
-    let memory = asked
-        .ask("nvmlDeviceGetMemoryInfo_v2", |_| device.memory_info().map(|m| (m.total, m.used)))
-        .or_else(|| asked.ask("nvmlDeviceGetMemoryInfo", |n| raw::memory_v1(n, device)));
     let architecture = asked.ask("nvmlDeviceGetArchitecture", |_| device.architecture());
     let compute =
         asked.ask("nvmlDeviceGetCudaComputeCapability", |_| device.cuda_compute_capability());
@@ -158,8 +235,6 @@ fn read_gpu(asked: &mut Asked<'_, '_>, device: &Device<'_>) -> NvmlGpu {
             .map(|a| a.to_string()),
         compute: compute
             .and_then(|c| Some((u32::try_from(c.major).ok()?, u32::try_from(c.minor).ok()?))),
-        memory_bytes: memory.map(|m| m.0),
-        memory_used_bytes: memory.map(|m| m.1),
         module: asked.ask("nvmlDeviceGetModuleId", |n| raw::module(n, device)),
         // Not the NUMA node beside the GPU, whatever the wrapper's documentation says.
         memory_numa: asked.ask("nvmlDeviceGetNumaNodeId", |_| device.numa_node_id()),
@@ -171,20 +246,33 @@ fn read_gpu(asked: &mut Asked<'_, '_>, device: &Device<'_>) -> NvmlGpu {
         fabric: asked.ask("nvmlDeviceGetGpuFabricInfoV", |n| raw::fabric(n, device)),
         platform: asked.ask("nvmlDeviceGetPlatformInfo", |n| raw::platform(n, device)),
         health: read_health(asked, device),
-        utilisation_percent: asked
-            .ask("nvmlDeviceGetUtilizationRates", |_| device.utilization_rates())
-            .map(|rates| rates.gpu),
-        power_milliwatts: asked.ask("nvmlDeviceGetPowerUsage", |_| device.power_usage()),
-        temperature_celsius: asked
-            .ask("nvmlDeviceGetTemperature", |_| device.temperature(TemperatureSensor::Gpu)),
-        processes: asked.ask("nvmlDeviceGetComputeRunningProcesses_v3", |_| {
-            device.running_compute_processes_count()
-        }),
         ..NvmlGpu::default()
     };
-    gpu.mig = mig::read(asked, device, gpu.memory_bytes.unwrap_or(0));
+    read_work(asked, device, &mut gpu);
+    gpu.mig = mig::read(asked, device, &gpu);
     gpu.lost = asked.lost;
     gpu
+}
+
+/// What changes all the time.
+fn read_work(asked: &mut Asked<'_, '_>, device: &Device<'_>, gpu: &mut NvmlGpu) {
+    let memory = asked
+        .ask("nvmlDeviceGetMemoryInfo_v2", |_| device.memory_info().map(|m| (m.total, m.used)))
+        .or_else(|| asked.ask("nvmlDeviceGetMemoryInfo", |n| raw::memory_v1(n, device)));
+    gpu.memory_bytes = memory.map(|m| m.0);
+    gpu.memory_used_bytes = memory.map(|m| m.1);
+    gpu.utilisation_percent = asked
+        .ask("nvmlDeviceGetUtilizationRates", |_| device.utilization_rates())
+        .map(|rates| rates.gpu);
+    gpu.power_milliwatts = asked.ask("nvmlDeviceGetPowerUsage", |_| device.power_usage());
+    gpu.temperature_celsius =
+        asked.ask("nvmlDeviceGetTemperature", |_| device.temperature(TemperatureSensor::Gpu));
+    gpu.processes = asked.ask("nvmlDeviceGetComputeRunningProcesses_v3", |_| {
+        device.running_compute_processes_count()
+    });
+    gpu.health.ecc_uncorrected = asked.ask("nvmlDeviceGetTotalEccErrors", |_| {
+        device.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile)
+    });
 }
 
 fn read_health(asked: &mut Asked<'_, '_>, device: &Device<'_>) -> Health {
@@ -200,9 +288,7 @@ fn read_health(asked: &mut Asked<'_, '_>, device: &Device<'_>) -> Health {
         retirement_pending: asked
             .ask("nvmlDeviceGetRetiredPagesPendingStatus", |_| device.are_pages_pending_retired())
             .unwrap_or(false),
-        ecc_uncorrected: asked.ask("nvmlDeviceGetTotalEccErrors", |_| {
-            device.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile)
-        }),
+        ecc_uncorrected: None,
     }
 }
 

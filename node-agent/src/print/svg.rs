@@ -123,8 +123,15 @@ fn title(hardware: &Hardware) -> String {
 }
 
 fn blocks(hardware: &Hardware) -> Vec<Block<'_>> {
+    let is_place = |node: &&NumaNode| {
+        let here = Some(node.id);
+        node.kind != NumaKind::Empty
+            || hardware.gpus.iter().any(|gpu| gpu.numa == here)
+            || hardware.nics.iter().any(|nic| nic.numa == here)
+    };
+    let nodes = hardware.numa.iter().filter(is_place);
     let mut blocks: Vec<Block<'_>> =
-        hardware.numa.iter().map(|node| Block { node: Some(node), groups: Vec::new() }).collect();
+        nodes.map(|node| Block { node: Some(node), groups: Vec::new() }).collect();
     let is_unknown = |numa: Option<u32>| !hardware.numa.iter().any(|n| Some(n.id) == numa);
     let gpus = hardware.gpus.iter().map(|gpu| gpu.numa);
     if gpus.chain(hardware.nics.iter().map(|nic| nic.numa)).any(is_unknown) {
@@ -201,8 +208,12 @@ fn gpu_tile(out: &mut String, gpu: &Gpu, state: Option<&GpuState>, number: usize
     rect(out, class, x, y, TILE, TILE_HEIGHT);
     text(out, "h", x + 8, y + 19, &format!("GPU{number}"));
     let parts = gpu.mig.as_ref().filter(|mig| mig.enabled).map(|mig| mig.devices.len());
-    if let Some(parts) = parts {
-        text(out, "s", x + 56, y + 19, &format!("MIG x{parts}"));
+    // In words too: not everybody tells the colours apart.
+    let wrong = state.map(|s| s.health).filter(|health| *health != GpuHealth::Healthy);
+    match (wrong, parts) {
+        (Some(health), _) => text(out, "s", x + 52, y + 19, &health.to_string()),
+        (None, Some(parts)) => text(out, "s", x + 56, y + 19, &format!("MIG x{parts}")),
+        (None, None) => {}
     }
     text(out, "s", x + 8, y + 36, &gpu.pci);
 }
@@ -213,6 +224,8 @@ fn nic_tile(out: &mut String, nic: &Nic, number: usize, x: i64, y: i64) {
     text(out, "h", x + 8, y + 19, &format!("NIC{number}"));
     if nic.gigabits_per_second > 0 {
         text(out, "s", x + 56, y + 19, &format!("{} Gb/s", nic.gigabits_per_second));
+    } else if nic.state == PortState::Down {
+        text(out, "s", x + 56, y + 19, "down");
     }
     let name: String = nic.name.chars().take(14).collect();
     text(out, "s", x + 8, y + 36, &name);

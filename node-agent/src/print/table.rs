@@ -17,6 +17,10 @@ pub(super) fn render(reading: &Reading) -> String {
     if hardware.numa.len() > 1 {
         sections.push(distances(&hardware.numa));
     }
+    let empty: CpuList = hardware.numa.iter().filter(|n| is_empty(n)).map(|n| n.id).collect();
+    if !empty.is_empty() {
+        sections.push(format!("NUMA nodes without CPUs and memory: {empty}\n"));
+    }
     if hardware.gpus.is_empty() {
         sections.push("No GPU or accelerator on the PCI bus.\n".to_owned());
     } else {
@@ -48,6 +52,11 @@ fn text(number: Option<u32>) -> Option<String> {
     number.map(|n| n.to_string())
 }
 
+/// Set aside for parts of GPUs, for one: a tray of a GB200 NVL72 has 28 of these.
+fn is_empty(node: &NumaNode) -> bool {
+    node.kind == NumaKind::Empty
+}
+
 fn numa_nodes(nodes: &[NumaNode]) -> String {
     let row = |node: &NumaNode| {
         let pages = node.hugepages.iter().filter(|p| p.count > 0);
@@ -65,7 +74,7 @@ fn numa_nodes(nodes: &[NumaNode]) -> String {
         ]
     };
     let head = ["NUMA", "SOCKET", "CPUS", "THREADS", "CACHES", "MEMORY", "HUGEPAGES"];
-    aligned(&head.map(str::to_owned), nodes.iter().map(row))
+    aligned(&head.map(str::to_owned), nodes.iter().filter(|node| !is_empty(node)).map(row))
 }
 
 fn count(list: &str) -> u32 {
@@ -83,13 +92,15 @@ fn cpus(node: &NumaNode) -> String {
 }
 
 fn distances(nodes: &[NumaNode]) -> String {
-    let row = |from: &NumaNode| {
-        let to = |i: usize| known(from.distances.get(i).copied());
-        std::iter::once(from.id.to_string()).chain((0..nodes.len()).map(to)).collect()
+    // Column i of a row is the i-th node, whatever its id.
+    let shown: Vec<usize> = (0..nodes.len()).filter(|&i| !is_empty(&nodes[i])).collect();
+    let row = |&from: &usize| {
+        let to = |&i: &usize| known(nodes[from].distances.get(i).copied());
+        std::iter::once(nodes[from].id.to_string()).chain(shown.iter().map(to)).collect()
     };
-    let ids = nodes.iter().map(|node| node.id.to_string());
+    let ids = shown.iter().map(|&i| nodes[i].id.to_string());
     let head: Vec<_> = std::iter::once("DISTANCE".to_owned()).chain(ids).collect();
-    aligned(&head, nodes.iter().map(row))
+    aligned(&head, shown.iter().map(row))
 }
 
 fn gpus(gpus: &[Gpu], states: &[GpuState]) -> String {

@@ -18,6 +18,13 @@ fn healthy(object: &Value) -> bool {
         && condition(object, "NvmlAvailable") == "True"
 }
 
+/// The reason of a condition.
+fn reason<'a>(object: &'a Value, kind: &str) -> &'a str {
+    let all = object["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let found = all.iter().find(|c| c["type"] == kind);
+    found.and_then(|c| c["reason"].as_str()).unwrap_or_default()
+}
+
 type Right = fn(&Value) -> bool;
 
 /// Faults that end when the cause does, and what the object says meanwhile.
@@ -83,26 +90,44 @@ async fn faults_are_in_the_object_within_two_seconds() -> Result<()> {
     node.until(&cluster, "active again", PROMPT, |o| is(o, "Active")).await?;
     eprintln!("seen after {came:.1?}");
 
-    eprintln!("a slow driver holds up nothing but itself");
-    let id = node.uuids()[0].clone();
-    node.set(&Faults { delays: [("*".to_owned(), 600)].into(), ..Faults::default() })?;
-    node.kubelet.unhealthy(GPU, &id)?;
-    let broken = |o: &Value| device(o, &id) == "Unhealthy";
-    node.until(&cluster, "the kubelet's news in spite of it", PROMPT, broken).await?;
-    node.set(&Faults::default())?;
-    node.kubelet.device(GPU, &id, &[0])?;
-    let fine = |o: &Value| device(o, &id) == "Free" && healthy(o);
-    node.until(&cluster, "healthy again", SOON, fine).await?;
-
     eprintln!("an XID comes by an event, and stays");
-    let xids = vec![Xid { gpu: 4, xid: 79, instance: None }];
-    node.set(&Faults { xids, ..Faults::default() })?;
-    let told = |o: &Value| {
-        health(o, 4) == "Unhealthy" && o["status"]["gpus"][4]["reasons"].to_string().contains("79")
+    let mut xids = vec![Xid { gpu: 4, xid: 79, instance: None }];
+    node.set(&Faults { xids: xids.clone(), ..Faults::default() })?;
+    let told = |o: &Value, gpu: usize| {
+        let reasons = o["status"]["gpus"][gpu]["reasons"].to_string();
+        health(o, gpu) == "Unhealthy" && reasons.contains("79")
     };
-    let (last, took) = node.until(&cluster, "told", PROMPT, told).await?;
+    let (_, took) = node.until(&cluster, "told", PROMPT, |o| told(o, 4)).await?;
     eprintln!("after {took:.1?}");
-    ensure!(node.agent()?.is_running(), "the agent has ended");
+
+    eprintln!(
+        "each call takes 600 ms, and that holds up nothing else: the kubelet's news, and events"
+    );
+    let slow = |xids: &[Xid]| Faults {
+        delays: [("*".to_owned(), 600)].into(),
+        xids: xids.to_vec(),
+        ..Faults::default()
+    };
+    node.set(&slow(&xids))?;
+    let known = |o: &Value| {
+        reason(o, "NvmlAvailable") == "Slow" && (0..8).all(|i| i == 4 || health(o, i) == "Healthy")
+    };
+    let (_, took) = node.until(&cluster, "slow", PROMPT, known).await?;
+    eprintln!("known after {took:.1?}");
+    let id = node.uuids()[0].clone();
+    node.kubelet.unhealthy(GPU, &id)?;
+    let broken = |o: &Value| device(o, &id) == "Unhealthy" && known(o);
+    let (_, took) = node.until(&cluster, "the kubelet's news", PROMPT, broken).await?;
+    eprintln!("the kubelet's news after {took:.1?}");
+    xids.push(Xid { gpu: 6, xid: 79, instance: None });
+    node.set(&slow(&xids))?;
+    let (_, took) = node.until(&cluster, "the other XID", PROMPT, |o| told(o, 6)).await?;
+    eprintln!("an XID after {took:.1?}");
+    node.set(&Faults { xids, ..Faults::default() })?;
+    node.kubelet.device(GPU, &id, &[0])?;
+    let fine = |o: &Value| device(o, &id) == "Free" && told(o, 4) && told(o, 6);
+    let (last, _) = node.until(&cluster, "all known", PROMPT, fine).await?;
+    node.check_rest()?;
     let number = |o: &Value| o["status"]["sequence"].as_u64().unwrap_or_default();
     ensure!(number(&last) > number(&first), "the sequence rises");
     eprintln!("{} writes, none within a second of another", cluster.check_pace()?);
@@ -143,6 +168,35 @@ async fn mig_made_anew_is_seen_and_old_devices_are_forgotten() -> Result<()> {
     };
     let (_, took) = node.until(&cluster, "divided anew", PROMPT, right).await?;
     eprintln!("after {took:.1?}");
+    node.check_rest()?;
+    cluster.check_pace()?;
+    Ok(())
+}
+
+/// The functions that came last: what an older driver lacks is absent, and named.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_driver_is_told_of_within_two_seconds_of_the_start() -> Result<()> {
+    let cluster = Cluster::start().await?;
+    let mut node = Node::new(&cluster, "dgx-h100").await?;
+    let lacking = ["nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetModuleId", "nvmlEventSetWait_v2"];
+    node.stage.without(&lacking)?;
+    node.start(&cluster, &[])?;
+    let right = |o: &Value| {
+        let words = o["status"]["conditions"].to_string();
+        let gpus = o["hardware"]["gpus"].as_array().map(Vec::as_slice).unwrap_or_default();
+        healthy(o)
+            && lacking[..2].iter().all(|function| words.contains(function))
+            && gpus.len() == 8
+            && gpus.iter().all(|gpu| gpu["nvlinks"]["active"] == 18 && gpu["fabric"].is_null())
+    };
+    let (_, took) = node.until(&cluster, "written", PROMPT, right).await?;
+    eprintln!("after {took:.1?}");
+
+    eprintln!("without events a lost GPU is seen by a quick look");
+    node.set(&Faults { lost: vec![3], ..Faults::default() })?;
+    let (_, took) = node.until(&cluster, "lost", PROMPT, |o| health(o, 3) == "Lost").await?;
+    eprintln!("after {took:.1?}");
+    node.check_rest()?;
     cluster.check_pace()?;
     Ok(())
 }

@@ -11,8 +11,9 @@ use crate::support::{Cluster, Node, SOON, condition, eventually};
 /// Limits with optimisation, and without: then code is several times as slow and as large.
 const MAX_RSS: u64 = if cfg!(debug_assertions) { 48 << 20 } else { 32 << 20 };
 const MAX_CPU: f64 = if cfg!(debug_assertions) { 0.02 } else { 0.002 };
-/// How long it is watched.
-const WATCHED: Duration = Duration::from_secs(30);
+/// How long it is watched: where the limits are the true ones, longer than a minute, because each minute everything is
+/// asked.
+const WATCHED: Duration = Duration::from_secs(if cfg!(debug_assertions) { 30 } else { 75 });
 
 /// Resident memory now.
 fn rss(pid: u32) -> Result<u64> {
@@ -74,7 +75,8 @@ async fn an_idle_agent_costs_next_to_nothing() -> Result<()> {
     ensure!(share <= MAX_CPU, "{share} of a core");
     // Two calls a reading, a reading every 15 seconds.
     let asked = node.kubelet.calls() - asked;
-    ensure!(asked <= 6, "the kubelet was asked {asked} times in {WATCHED:?}");
+    let most = 2 * (1 + WATCHED.as_secs() / 15);
+    ensure!(asked <= most, "the kubelet was asked {asked} times in {WATCHED:?}");
     let after = cluster.writes("nodetopologies")?.len();
     ensure!(after == written, "{} writes although nothing happened", after - written);
     Ok(())

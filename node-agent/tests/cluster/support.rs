@@ -27,6 +27,9 @@ pub(crate) const SOON: Duration = Duration::from_secs(60);
 pub(crate) const PROMPT: Duration =
     if cfg!(debug_assertions) { Duration::from_secs(4) } else { Duration::from_secs(2) };
 
+/// What the agent may use, in parts of a core, while one thing after the other goes wrong.
+const MAX_BUSY: f64 = if cfg!(debug_assertions) { 0.3 } else { 0.05 };
+
 /// Two control planes at a time would make both slow.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
@@ -195,6 +198,8 @@ pub(crate) struct Node {
     pub(crate) stage: Stage,
     pub(crate) kubelet: Kubelet,
     pub(crate) agent: Option<Process>,
+    /// When it was started.
+    started: Instant,
     kubeconfig: PathBuf,
     dir: TempDir,
 }
@@ -217,6 +222,7 @@ impl Node {
             stage,
             kubelet,
             agent: None,
+            started: Instant::now(),
             kubeconfig: cluster.identity(machine).await?,
             dir,
         })
@@ -245,6 +251,7 @@ impl Node {
         if !arguments.contains(&"--listen") {
             command.args(["--listen", "none"]);
         }
+        self.started = Instant::now();
         self.agent = Some(cluster.cp.spawn(&format!("agent-{}", self.name), &command)?);
         Ok(())
     }
@@ -260,6 +267,16 @@ impl Node {
     /// The UUIDs of the GPUs that the driver reports.
     pub(crate) fn uuids(&self) -> Vec<String> {
         self.machine.reported().map(muster_machines::Gpu::uuid).collect()
+    }
+
+    /// The agent runs, and has not spun since its start.
+    pub(crate) fn check_rest(&self) -> Result<()> {
+        let agent = self.agent()?;
+        ensure!(agent.is_running(), "the agent has ended: {}", agent.log_tail(2000));
+        let spent = agent.cpu_seconds()? / self.started.elapsed().as_secs_f64();
+        eprintln!("{:.1} % of a core since the start", spent * 100.0);
+        ensure!(spent < MAX_BUSY, "{:.0} % of a core since the start", spent * 100.0);
+        Ok(())
     }
 
     /// Waits until the object is as `right` wants it; returns it and how long it took.
@@ -313,7 +330,7 @@ fn offer(kubelet: &Kubelet, machine: &Machine) -> Result<()> {
     // The first two CPUs are the system's, and so is what `kubelet.yaml` reserves.
     let all = machine.numa.iter().flat_map(|numa| cpus(&numa.cpus));
     kubelet.cpus(all.filter(|&cpu| cpu > 1).map(i64::from));
-    for numa in &machine.numa {
+    for numa in machine.numa.iter().filter(|numa| numa.memory > 0) {
         let reserved = if numa.id == 0 { 1 << 30 } else { 0 };
         kubelet.memory("memory", (numa.memory << 30) - reserved, i64::from(numa.id));
     }

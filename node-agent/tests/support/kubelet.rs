@@ -207,6 +207,12 @@ impl Kubelet {
         Ok(chosen)
     }
 
+    /// A pod has this, whatever is free.
+    pub(crate) fn hold(&self, pod: proto::PodResources) -> Result<()> {
+        self.state().pods.push(pod);
+        self.checkpoint()
+    }
+
     /// A pod's resources are given back.
     pub(crate) fn release(&self, namespace: &str, name: &str) -> Result<()> {
         self.state().pods.retain(|pod| pod.namespace != namespace || pod.name != name);
@@ -219,7 +225,7 @@ impl Kubelet {
     }
 }
 
-fn topology(numa: &[i64]) -> Option<proto::TopologyInfo> {
+pub(crate) fn topology(numa: &[i64]) -> Option<proto::TopologyInfo> {
     let nodes: Vec<_> = numa.iter().map(|&id| proto::NumaNode { id }).collect();
     (!nodes.is_empty()).then_some(proto::TopologyInfo { nodes })
 }

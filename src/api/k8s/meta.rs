@@ -63,6 +63,13 @@ pub struct OwnerReference {
 
 const OWN_PREFIX: &str = "muster.dev/";
 
+/// On a PriorityClass, as scheduler-plugins' PreemptionToleration has it: pods of the class
+/// stay for a while unless who would push them out has at least this priority.
+pub const MINIMUM_PREEMPTABLE_PRIORITY: &str =
+    "preemption-toleration.scheduling.x-k8s.io/minimum-preemptable-priority";
+/// On a PriorityClass: for how many seconds; less than 0 is for ever.
+pub const TOLERATION_SECONDS: &str = "preemption-toleration.scheduling.x-k8s.io/toleration-seconds";
+
 /// On a claim: the volume controller has finished binding it.
 pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 /// On a volume: its claim was chosen by a controller, not by an administrator.
@@ -74,8 +81,15 @@ pub const BETA_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 /// On a CSINode: built-in volume plugins that the node has migrated to CSI.
 pub const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
 
-const READ: [&str; 5] =
-    [BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE, BETA_STORAGE_CLASS, MIGRATED_PLUGINS];
+const READ: [&str; 7] = [
+    BIND_COMPLETED,
+    BOUND_BY_CONTROLLER,
+    SELECTED_NODE,
+    BETA_STORAGE_CLASS,
+    MIGRATED_PLUGINS,
+    MINIMUM_PREEMPTABLE_PRIORITY,
+    TOLERATION_SECONDS,
+];
 
 fn own_annotations<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeMap<String, String>, D::Error> {
     struct Own;

@@ -63,7 +63,8 @@ use serde::{Deserialize, Deserializer};
 /// Annotations of Kubernetes that plugins read.
 pub mod annotations {
     pub use super::meta::{
-        BETA_STORAGE_CLASS, BIND_COMPLETED, BOUND_BY_CONTROLLER, MIGRATED_PLUGINS, SELECTED_NODE,
+        BETA_STORAGE_CLASS, BIND_COMPLETED, BOUND_BY_CONTROLLER, MIGRATED_PLUGINS,
+        MINIMUM_PREEMPTABLE_PRIORITY, SELECTED_NODE, TOLERATION_SECONDS,
     };
 }
 

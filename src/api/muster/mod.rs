@@ -11,7 +11,9 @@
 mod cluster_topology;
 mod crd;
 pub mod node_topology;
+mod pacing_policy;
 mod pod_group;
+mod preemption_policy;
 mod scheduling_policy;
 mod schema;
 mod status;
@@ -23,9 +25,13 @@ pub use cluster_topology::{
 };
 pub use crd::crds;
 pub use node_topology::NodeTopology;
+pub use pacing_policy::{MAX_BINDS_PER_SECOND, MAX_STARTING_PODS, PacingPolicy};
 pub use pod_group::{
     Disruption, DisruptionMode, HalfBound, MAX_MEMBERS, MAX_ROLES, MAX_SECONDS, PodGroup,
     PodGroupSpec, Reservation, Role,
+};
+pub use preemption_policy::{
+    MAX_PRIORITY_GAP, MAX_VICTIMS_PER_MINUTE, PreemptionMode, PreemptionPolicy,
 };
 pub use scheduling_policy::{
     GangDefaults, MAX_POLICY_PRIORITY, MAX_WEIGHT, MAX_WEIGHTS, PlacementPolicy, PlacementStrategy,
@@ -47,6 +53,12 @@ pub const VERSION: &str = "v1alpha1";
 pub mod labels {
     /// On a pod: the `PodGroup` of its namespace that it is a member of.
     pub const POD_GROUP: &str = "muster.dev/pod-group";
+    /// Where a topology names a node label: the NVLink domain that a node is in, if that is
+    /// larger than a node. Nodes need not have such a label: its value is what the node's agent
+    /// reports, cluster UUID and clique joined by a dot, or else that of [`GPU_CLIQUE`].
+    pub const NVLINK_DOMAIN: &str = "muster.dev/nvlink-domain";
+    /// On a node: the same, as NVIDIA's GPU Feature Discovery says it.
+    pub const GPU_CLIQUE: &str = "nvidia.com/gpu.clique";
     /// On a pod: its rank, unless the group names another label.
     pub const DEFAULT_RANK: &str = "batch.kubernetes.io/job-completion-index";
 }

@@ -3,7 +3,9 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
+use super::pacing_policy::PacingPolicy;
 use super::pod_group::{HalfBound, MAX_SECONDS};
+use super::preemption_policy::PreemptionPolicy;
 use super::schema::{KEY, MAX_KEY, names, selector};
 use super::status::{Condition, MAX_CONDITIONS};
 use super::topology::TopologyRequest;
@@ -94,6 +96,12 @@ pub struct SchedulingPolicySpec {
     /// What holds for gangs whose PodGroup leaves it out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gang: Option<GangDefaults>,
+    /// Whom governed pods push out and how fast, and when they are pushed out themselves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preemption: Option<PreemptionPolicy>,
+    /// How fast governed pods are bound and started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pacing: Option<PacingPolicy>,
 }
 
 /// The weight of a Score plugin.
@@ -297,6 +305,8 @@ mod tests {
             "topology": {"required": "block", "preferred": "rack"},
             "gang": {"scheduleTimeoutSeconds": 60, "startTimeoutSeconds": 90,
                 "starvationSeconds": 120, "whenHalfBound": "Wait"},
+            "preemption": {"victimsPerMinute": 60, "minRuntimeSeconds": 600},
+            "pacing": {"bindsPerSecond": 50, "startingPodsPerNode": 4},
         });
         let read: SchedulingPolicySpec = serde_json::from_value(spec.clone()).unwrap();
         assert_eq!(serde_json::to_value(&read).unwrap(), spec);

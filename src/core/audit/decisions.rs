@@ -86,6 +86,8 @@ impl Audit {
             return; // its gang may have called it at any time
         }
         let plain = self.profiles.iter().all(|p| p.plain_order && p.plain_gates);
+        // Who waits for its pace is passed by others.
+        let plain = plain && !self.policies.speak_of_pace();
         let first = self.world.first_fresh(name).filter(|_| plain);
         let early = pod.attempts.terms(self.backoff);
         let may = |t: &Term| pod.called || t.until < now.secs() || !t.is_error && first.is_none();

@@ -44,6 +44,7 @@ mod policies;
 mod preempt;
 mod requests;
 mod reserve;
+mod restraint;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -181,6 +182,7 @@ pub struct Audit {
     groups: gangs::Groups,
     levels: topology::Levels,
     policies: policies::Policies,
+    buckets: restraint::Buckets,
     /// Plugins that look again at all pods they rejected, whatever happens.
     eager: BTreeSet<&'static str>,
     /// Plugins have arguments that the checker does not know.
@@ -212,6 +214,7 @@ impl Audit {
             groups: gangs::Groups::default(),
             levels: topology::Levels::default(),
             policies: policies::Policies::default(),
+            buckets: restraint::Buckets::default(),
             eager: BTreeSet::new(),
             lenient: false,
             advanced: None,

@@ -65,6 +65,8 @@ pub(super) struct Pod {
     pub(super) has_rank: bool,
     /// Its own policy forbids it to push others out.
     pub(super) preempts_never: bool,
+    /// When its kubelet took it, in seconds.
+    pub(super) started: Option<i64>,
     /// It runs and is ready: budgets count it.
     ready: bool,
     /// Where it is expected, as last seen and as last asked for.
@@ -120,6 +122,7 @@ impl Pod {
             priority: 0,
             has_rank: false,
             preempts_never: false,
+            started: None,
             ready: false,
             expected: [None, None],
             gated: false,
@@ -162,6 +165,7 @@ impl Pod {
         self.priority = wire.spec.priority.unwrap_or(0);
         self.has_rank = wire.spec.priority.is_some();
         self.preempts_never = wire.spec.preemption_policy.as_deref() == Some("Never");
+        self.started = wire.status.start_time.map(|time| Tick(time.0).secs());
         self.ready = wire.status.phase == "Running"
             && wire.status.conditions.iter().any(|c| c.kind == "Ready" && c.status == "True");
         self.expected[0] = Some(wire.status.nominated_node_name.clone());

@@ -1,4 +1,4 @@
-//! What scheduling policies say of topology, as the checker reads them.
+//! What scheduling policies say of topology and preemption, as the checker reads them.
 //!
 //! Owns its own reading of policies and of the labels of namespaces. Only policies that are
 //! in force for certain are judged by: if two share a priority, or one weighs a plugin that may
@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use muster_api::k8s;
-use muster_api::muster::{SchedulingPolicySpec, TopologyDefault};
+use muster_api::muster::{PreemptionPolicy, SchedulingPolicySpec, TopologyDefault};
 
 use super::topology::Asks;
 use crate::io::{Kind, Object, ObjectKey};
@@ -84,20 +84,76 @@ impl Policies {
     /// What is asked of a gang of a namespace whose members have these labels, if its group
     /// says nothing; nothing in doubt.
     pub(super) fn asks(&self, namespace: &str, members: &[&Labels]) -> Option<Asks> {
-        let mut all: Vec<&SchedulingPolicySpec> =
-            self.policies.values().map(|(_, spec)| spec).collect();
-        all.sort_by_key(|spec| std::cmp::Reverse(spec.priority));
-        let tied = all.windows(2).any(|two| two[0].priority == two[1].priority);
-        if tied || all.iter().any(|spec| is_doubtful(spec)) {
+        let mut governing = self.governing(namespace, members)?.into_iter();
+        let (_, spoken) = governing.find(|(_, spec)| spec.topology.is_some())?;
+        Some(Asks::of(spoken.topology.as_ref().map(TopologyDefault::request).as_ref()))
+    }
+
+    /// The policies that govern pods of a namespace with all these labels, with their names,
+    /// the highest priority first; none in doubt.
+    fn governing(
+        &self,
+        namespace: &str,
+        members: &[&Labels],
+    ) -> Option<Vec<(&String, &SchedulingPolicySpec)>> {
+        let mut all: Vec<(&String, &SchedulingPolicySpec)> =
+            self.policies.iter().map(|(name, (_, spec))| (name, spec)).collect();
+        all.sort_by_key(|(_, spec)| std::cmp::Reverse(spec.priority));
+        let tied = all.windows(2).any(|two| two[0].1.priority == two[1].1.priority);
+        if tied || all.iter().any(|(_, spec)| is_doubtful(spec)) {
             return None;
         }
         let none = Labels::new();
         let own = self.namespaces.get(namespace).map_or(&none, |(_, labels)| labels);
-        let governs = |spec: &&&SchedulingPolicySpec| {
+        all.retain(|(_, spec)| {
             selects(spec.namespace_selector.as_ref(), own)
                 && members.iter().all(|labels| selects(spec.pod_selector.as_ref(), labels))
+        });
+        Some(all)
+    }
+
+    /// Whether there is such a policy.
+    pub(super) fn knows(&self, name: &str) -> bool {
+        self.policies.contains_key(name)
+    }
+
+    /// Whether any policy speaks of pace.
+    pub(super) fn speak_of_pace(&self) -> bool {
+        self.policies.values().any(|(_, spec)| spec.pacing.is_some())
+    }
+
+    /// Whether any policy speaks of preemption.
+    pub(super) fn speak_of_preemption(&self) -> bool {
+        self.policies.values().any(|(_, spec)| spec.preemption.is_some())
+    }
+
+    /// Whether any policy lets budgets be broken.
+    pub(super) fn may_force(&self) -> bool {
+        let forces = |spec: &SchedulingPolicySpec| {
+            spec.preemption.as_ref().is_some_and(|own| own.force_above_priority.is_some())
         };
-        let spoken = all.iter().filter(|spec| spec.topology.is_some()).find(governs)?;
-        Some(Asks::of(spoken.topology.as_ref().map(TopologyDefault::request).as_ref()))
+        self.policies.values().any(|(_, spec)| forces(spec))
+    }
+
+    /// What is said of preemption of pods with all these labels, and which policy says how
+    /// many may be evicted in a minute; nothing in doubt.
+    pub(super) fn preemption(
+        &self,
+        namespace: &str,
+        members: &[&Labels],
+    ) -> Option<(PreemptionPolicy, String)> {
+        let (mut sum, mut rated) = (PreemptionPolicy::default(), String::new());
+        for (name, spec) in self.governing(namespace, members)? {
+            let Some(own) = &spec.preemption else { continue };
+            if sum.victims_per_minute.is_none() && own.victims_per_minute.is_some() {
+                rated.clone_from(name);
+            }
+            sum.mode = sum.mode.or(own.mode);
+            sum.victims_per_minute = sum.victims_per_minute.or(own.victims_per_minute);
+            sum.delay_seconds = sum.delay_seconds.or(own.delay_seconds);
+            sum.min_runtime_seconds = sum.min_runtime_seconds.or(own.min_runtime_seconds);
+            sum.min_priority_gap = sum.min_priority_gap.or(own.min_priority_gap);
+        }
+        Some((sum, rated))
     }
 }

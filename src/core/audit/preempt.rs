@@ -85,6 +85,7 @@ impl Audit {
     /// Whoever got an answer may be tried at once: its plan failed, or nobody is left.
     pub(super) fn call_answered(&mut self) {
         let answered = std::mem::take(&mut self.plans.answered);
+        self.recount(&answered);
         let of = |p: &Pod| answered.contains(&p.uid);
         let found = self.world.pods.iter().filter(|(_, p)| of(p)).map(|(name, _)| name.clone());
         for name in found.collect::<Vec<_>>() {
@@ -94,7 +95,7 @@ impl Audit {
 
     fn may_force(&self, name: &str) -> bool {
         let profile = self.world.pods.get(name).and_then(|pod| pod.profile);
-        profile.is_some_and(|p| self.profiles[p].may_force)
+        self.policies.may_force() || profile.is_some_and(|p| self.profiles[p].may_force)
     }
 
     fn may_preempt(&mut self, name: &str) {
@@ -141,6 +142,8 @@ impl Audit {
             plan.victims.iter_mut().for_each(|v| v.now = false);
             let plan = plan.clone();
             if fresh {
+                self.is_allowed(now, &name, &plan);
+                self.keeps_the_rate(now, &name, &plan);
                 self.cuts_no_gang(&name, &plan);
                 match self.plans_for(&name) {
                     Some(group) => self.makes_sense_for(&name, &group, &plan),

@@ -50,6 +50,7 @@ impl Audit {
                 self.groups.relist_done(*kind, self.world.relists[*kind as usize]);
                 self.levels.relist_done(*kind, self.world.relists[*kind as usize]);
                 self.policies.relist_done(*kind, self.world.relists[*kind as usize]);
+                self.buckets.keep(|policy| self.policies.knows(policy));
                 self.world.relist_done(*kind);
             }
             Input::BindDone { pod, attempt, result } => {
@@ -93,12 +94,14 @@ impl Audit {
             Input::ObjectGone(kind @ Kind::ClusterTopology, key) => self.levels.remove(*kind, key),
             Input::ObjectGone(kind @ (Kind::SchedulingPolicy | Kind::Namespace), key) => {
                 self.policies.remove(*kind, key);
+                self.buckets.keep(|policy| self.policies.knows(policy));
             }
             // Of other kinds the checker knows nothing: it judges no plugin that reads them.
-            Input::ObjectGone(..) | Input::Permit { .. } | Input::Data(_) => {}
+            Input::ObjectGone(..) | Input::Refused(_) | Input::Permit { .. } | Input::Data(_) => {}
         }
         for preemptor in std::mem::take(&mut self.world.lost) {
             self.plans.forget(&preemptor);
+            self.uncount(&preemptor);
         }
     }
 

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_api::k8s;
+use muster_api::muster::labels::NVLINK_DOMAIN;
 use muster_api::muster::{SchedulingPolicy, TopologyRequest};
 
 use super::kin::{GroupId, GroupKey, MatchKey, MatcherId};
@@ -17,7 +18,11 @@ use crate::bugs::bug;
 use crate::gang::GangId;
 use crate::hash::TextMap;
 use crate::model::{LabelSet, PodId, Scope};
-use crate::policy::{self, Active, GangTerms, Placement, Policy, Scoring, Verdict, judge};
+use crate::plugins::names;
+use crate::policy::{
+    self, Active, GangTerms, PaceTerms, Placement, Policy, PreemptorTerms, Scoring, Verdict,
+    VictimTerms, judge,
+};
 use crate::report::{PolicyInForce, PolicyView};
 
 /// Sets of policies whose sum is remembered.
@@ -54,9 +59,14 @@ pub(super) struct Governance {
     verdicts: BTreeMap<Box<str>, Verdict>,
     /// The highest priority first.
     in_force: Vec<InForce>,
-    /// Whether any of these speaks of gangs, of topology, or goes by the load.
+    /// Whether any of these speaks of gangs, of topology, of preemption, protects anybody from
+    /// it, or goes by the load.
     speaks_of_gangs: bool,
     speaks_of_topology: bool,
+    speaks_of_preemption: bool,
+    speaks_of_pace: bool,
+    protects: bool,
+    minds_zones: bool,
     weighs_load: bool,
     /// Names of the plugins that score in some profile.
     plugins: Option<BTreeSet<&'static str>>,
@@ -127,6 +137,11 @@ impl Cluster {
         known
     }
 
+    /// Whether there is such a policy.
+    pub(crate) fn knows_scheduling_policy(&self, name: &str) -> bool {
+        self.governance.all.get(name).is_some()
+    }
+
     /// Forgets policies last seen before relist `seen`; true if there were any.
     pub(crate) fn sweep_scheduling_policies(&mut self, seen: u64) -> bool {
         let stale = self.governance.all.stale(seen);
@@ -166,6 +181,11 @@ impl Cluster {
         governance.verdicts = judged.verdicts;
         governance.speaks_of_gangs = in_force.iter().any(|own| own.policy.speaks_of_gangs());
         governance.speaks_of_topology = in_force.iter().any(|own| own.policy.topology.is_some());
+        let preemption = || in_force.iter().filter_map(|own| own.policy.preemption.as_ref());
+        governance.speaks_of_preemption = preemption().next().is_some();
+        governance.speaks_of_pace = in_force.iter().any(|own| own.policy.pacing.is_some());
+        governance.protects = preemption().any(policy::protects);
+        governance.minds_zones = preemption().any(|own| own.unhealthy_zone_percent.is_some());
         governance.weighs_load = in_force.iter().any(|own| own.thresholds().is_some());
         governance.interned.clear();
         governance.generation += 1;
@@ -245,22 +265,98 @@ impl Cluster {
         self.governance.members(set).find_map(|own| own.policy.topology.clone())
     }
 
+    // ---- preemption --------------------------------------------------------
+
+    fn policies_in(&self, set: Set) -> impl Iterator<Item = &Policy> {
+        self.governance.members(set).map(|own| &*own.policy)
+    }
+
+    /// What policies say of a pod that finds no room.
+    pub(crate) fn preemptor_terms(&self, pod: PodId) -> PreemptorTerms {
+        let Some(record) = self.pod(pod).filter(|_| self.governance.speaks_of_preemption) else {
+            return PreemptorTerms::default();
+        };
+        let set = self.governance.set_of(self.kin.matchers(record.group));
+        policy::preemptor_terms(self.policies_in(set))
+    }
+
+    /// What policies say of a gang that finds no room: those that govern all its members.
+    pub(crate) fn gang_preemptor_terms(&self, id: GangId) -> PreemptorTerms {
+        let Some(gang) = self.gang(id).filter(|_| self.governance.speaks_of_preemption) else {
+            return PreemptorTerms::default();
+        };
+        policy::preemptor_terms(self.policies_in(self.set_of_gang(gang)))
+    }
+
+    /// What policies say of the pace of a pod.
+    pub(crate) fn pace_terms(&self, pod: PodId) -> PaceTerms {
+        let Some(record) = self.pod(pod).filter(|_| self.governance.speaks_of_pace) else {
+            return PaceTerms::default();
+        };
+        let set = self.governance.set_of(self.kin.matchers(record.group));
+        policy::pace_terms(self.policies_in(set))
+    }
+
+    /// The same of a gang: by the policies that govern all its members.
+    pub(crate) fn gang_pace_terms(&self, id: GangId) -> PaceTerms {
+        let Some(gang) = self.gang(id).filter(|_| self.governance.speaks_of_pace) else {
+            return PaceTerms::default();
+        };
+        policy::pace_terms(self.policies_in(self.set_of_gang(gang)))
+    }
+
+    /// What policies say of pods alike in namespace and labels that others would push out.
+    pub(super) fn victim_terms(&self, group: GroupId) -> VictimTerms {
+        if !self.governance.protects {
+            return VictimTerms::default();
+        }
+        let set = self.governance.set_of(self.kin.matchers(group));
+        policy::victim_terms(self.policies_in(set))
+    }
+
+    /// Whether any policy protects anybody from being pushed out.
+    pub(super) fn policies_protect(&self) -> bool {
+        self.governance.protects
+    }
+
+    /// Whether any policy goes by how many nodes of a zone are ready.
+    pub(super) fn policies_mind_zones(&self) -> bool {
+        self.governance.minds_zones
+    }
+
     // ---- gangs -------------------------------------------------------------
 
-    /// What policies say of a gang: those that govern every one of its members. One
-    /// without members goes by its namespace, as a pod without labels would.
-    fn terms_of(&self, id: GangId) -> GangTerms {
-        let Some(gang) = self.gang(id).filter(|_| self.governance.speaks_of_gangs) else {
-            return GangTerms::default();
-        };
+    /// Policies that govern every member of a gang. One without members goes by its
+    /// namespace, as a pod without labels would.
+    fn set_of_gang(&self, gang: &super::Gang) -> Set {
         let groups = gang.members.iter().filter_map(|pod| Some(self.pod(*pod)?.group));
         let sets = groups.map(|group| self.governance.set_of(self.kin.matchers(group)));
-        let set = sets.reduce(|one, other| one & other).unwrap_or_else(|| {
+        sets.reduce(|one, other| one & other).unwrap_or_else(|| {
             let (namespace, labels) = (Arc::clone(&gang.key.namespace), LabelSet::default());
             let nobody = GroupKey { namespace, labels, deleting: false };
             self.governance.set_of(&self.kin.matchers_of(&nobody))
-        });
-        policy::gang_terms(self.governance.members(set).map(|own| &*own.policy))
+        })
+    }
+
+    /// What policies say of a gang.
+    fn terms_of(&self, id: GangId) -> GangTerms {
+        let Some(gang) = self.gang(id) else { return GangTerms::default() };
+        let mut terms = self.terms_by_policy(gang);
+        let plugins = self.governance.plugins.as_ref();
+        let links = plugins.is_some_and(|plugins| plugins.contains(names::GPU_LINKS));
+        if terms.topology.is_none() && self.prefers_domains(gang, links) {
+            let preferred = Some(NVLINK_DOMAIN.to_owned());
+            let near = TopologyRequest { preferred, ..TopologyRequest::default() };
+            terms.topology = Some(Arc::new(near));
+        }
+        terms
+    }
+
+    fn terms_by_policy(&self, gang: &super::Gang) -> GangTerms {
+        if !self.governance.speaks_of_gangs {
+            return GangTerms::default();
+        }
+        policy::gang_terms(self.policies_in(self.set_of_gang(gang)))
     }
 
     /// Has a gang obey the policies that govern it now; true if that changes anything.

@@ -12,11 +12,14 @@ mod gangs;
 mod governance;
 #[cfg(test)]
 mod governance_tests;
+mod gpus;
 mod index;
+mod inside;
 mod journal;
 mod kin;
 #[cfg(test)]
 mod kin_tests;
+mod lineages;
 mod load;
 mod node_set;
 mod node_topologies;
@@ -28,7 +31,9 @@ mod owners;
 mod policies;
 mod relate;
 mod shapes;
+mod shields;
 mod sites;
+mod starts;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -38,6 +43,7 @@ mod volumes;
 pub use away::AwayId;
 pub use data::{Data, MAX_DATA, MAX_DATUM};
 pub use gangs::{Gang, Standing};
+pub use inside::{Holder, Inside, NodeDevices};
 pub use kin::{GroupId, GroupKey};
 pub use node_set::NodeSet;
 pub use node_topologies::{MAX_NODE_TOPOLOGIES, NodeTopologies, Report};
@@ -54,11 +60,13 @@ pub(crate) use kin::{Kin, MatchKey};
 pub(crate) use node_topologies::News;
 pub(crate) use nodes::Labels;
 pub(crate) use relate::Counted;
+pub(crate) use shields::{Protection, Shield};
 pub(crate) use volumes::{is_bound_to, object_key};
 
 use std::sync::Arc;
 
 use muster_api::k8s;
+use muster_api::muster::labels::{GPU_CLIQUE, NVLINK_DOMAIN};
 
 use crate::bugs::{Bugs, bug};
 use crate::model::{
@@ -101,6 +109,12 @@ pub struct Cluster {
     data: Data,
     gangs: Arc<gangs::Gangs>,
     insides: NodeTopologies,
+    demands: gpus::Demands,
+    /// Nodes that are in an NVLink domain larger than a node.
+    in_domains: usize,
+    vigil: inside::Vigil,
+    shields: shields::Shields,
+    starts: starts::Starts,
     sites: Arc<sites::Sites>,
     topologies: crate::topology::Topologies,
     /// Grows with every node that comes or goes, or has other labels.
@@ -170,6 +184,11 @@ impl Cluster {
             data: self.data.clone(),
             gangs: Arc::clone(&self.gangs),
             insides: self.insides.clone(),
+            demands: self.demands.clone(),
+            in_domains: self.in_domains,
+            vigil: self.vigil.clone(),
+            shields: self.shields.clone(),
+            starts: self.starts.clone(),
             sites: Arc::clone(&self.sites),
             topologies: self.topologies.clone(),
             labelled: self.labelled,
@@ -242,7 +261,8 @@ impl Cluster {
         if before.is_none() {
             self.live.insert(node);
             self.live_count += 1;
-            self.insides.place(node, Some(name));
+            self.insides.place(node, Some(name), self.bugs);
+            self.note_domain(node);
         }
         self.weigh_node(node, true);
         let actions = self.actions_since(node, before.as_ref());
@@ -251,6 +271,9 @@ impl Cluster {
         }
         if before.as_ref().is_none_or(|b| b.info.labels != self.node(node).labels) {
             self.labelled += 1;
+        }
+        if actions != crate::framework::Actions::NONE {
+            self.zones_changed();
         }
         let came = if before.is_none() { self.gather(node, name) } else { Vec::new() };
         NodeChange { node, actions, before, came }
@@ -264,8 +287,10 @@ impl Cluster {
         self.weigh_node(node, false);
         self.live.remove(node);
         self.live_count -= 1;
-        self.insides.place(node, None);
+        self.insides.place(node, None, self.bugs);
+        self.note_domain(node);
         self.labelled += 1;
+        self.zones_changed();
         let empty = info.pods.is_empty();
         let slot = self.infos.get_mut(node.index());
         slot.exists = false;
@@ -416,6 +441,7 @@ impl Cluster {
             self.reap(node);
         }
         self.set_crew(id, None);
+        self.forget_evictions(id);
         if let Some(pod) = self.pods.get_mut(id.0 as usize).take() {
             self.release_shape(pod.shape);
             Arc::make_mut(&mut self.kin).leave(pod.group, pod.ours);
@@ -436,6 +462,7 @@ impl Cluster {
         self.tally_pod(group, shape_id, node, true);
         self.count_site(id, node, true);
         self.occupy(id, node);
+        self.begin_start(id, node);
         self.journal.push(node);
     }
 
@@ -470,6 +497,7 @@ impl Cluster {
         self.tally_pod(group, shape_id, node, false);
         self.count_site(id, node, false);
         self.clear(id, node);
+        self.end_start(id, node);
         self.journal.push(node);
         Some(node)
     }
@@ -609,6 +637,9 @@ impl Cluster {
 
     /// Whether any node has a label.
     pub(crate) fn has_label(&self, key: &str) -> bool {
+        if key == NVLINK_DOMAIN {
+            return self.in_domains > 0 || self.has_label(GPU_CLIQUE);
+        }
         self.index.has_key(&self.syms, key)
     }
 

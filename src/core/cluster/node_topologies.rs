@@ -8,10 +8,15 @@
 use std::sync::Arc;
 
 use super::chunked::Chunked;
+use super::gpus::LinkTables;
+use super::inside::{self, Machines};
 use super::{Cluster, NodeId};
+use crate::bugs::{Bugs, bug};
+use crate::gpu_links::Links;
 use crate::hash::TextMap;
 use crate::io::{Kind, Object, Tick};
 use crate::model::NodeTopology;
+use crate::numa::{Machine, Memo, Usage};
 
 /// Most nodes of which reports are kept, known or not.
 pub const MAX_NODE_TOPOLOGIES: usize = 1 << 17;
@@ -21,7 +26,24 @@ pub const MAX_NODE_TOPOLOGIES: usize = 1 << 17;
 pub struct NodeTopologies {
     by_name: Arc<TextMap<Arc<str>, Reports>>,
     /// What is in force, by node that exists.
-    column: Chunked<Option<Arc<NodeTopology>>>,
+    column: Chunked<Option<Arc<Known>>>,
+    machines: Arc<Machines>,
+    links: Arc<LinkTables>,
+    memo: Arc<Memo>,
+}
+
+/// A report, and what the predictor reads of it.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) topology: Arc<NodeTopology>,
+    /// When it came.
+    pub(super) came: Tick,
+    /// None if too little is known to predict anything.
+    pub(super) machine: Option<Arc<Machine>>,
+    /// What is in use if every pod that was reported is still there.
+    pub(super) usage: Usage,
+    /// How good the sets of its GPUs are.
+    pub(super) links: Option<Arc<Links>>,
 }
 
 /// What was reported of a node: by Muster's agent, and by another.
@@ -41,6 +63,8 @@ pub struct Report {
     pub observed_at: Option<Tick>,
     /// The agent's number of it; begins anew when the agent does.
     pub sequence: u64,
+    /// When it came.
+    pub came: Tick,
     version: Box<str>,
     seen: u64,
 }
@@ -81,17 +105,27 @@ impl NodeTopologies {
 
     /// What is in force of a node.
     pub(super) fn get(&self, node: NodeId) -> Option<&NodeTopology> {
+        self.known(node).map(|known| &*known.topology)
+    }
+
+    /// As [`NodeTopologies::get`], with what the predictor reads of it.
+    pub(super) fn known(&self, node: NodeId) -> Option<&Known> {
         if node.index() >= self.column.len() {
             return None;
         }
         self.column.get(node.index()).as_deref()
     }
 
+    /// Predictions that were made before.
+    pub(super) fn memo(&self) -> &Memo {
+        &self.memo
+    }
+
     /// Takes in a report of a node. An object that was seen before is not looked at.
     ///
     /// # Errors
     /// Why it was not taken; what was before stays.
-    pub(super) fn upsert(&mut self, object: &Object, seen: u64) -> Result<News, String> {
+    pub(super) fn upsert(&mut self, now: Tick, object: &Object, seen: u64) -> Result<News, String> {
         let (kind, meta) = (object.kind(), object.metadata());
         let name = meta.name.as_str();
         if self.by_name.len() >= MAX_NODE_TOPOLOGIES && !self.by_name.contains_key(name) {
@@ -126,10 +160,14 @@ impl NodeTopologies {
             topology: shared.unwrap_or_else(|| Arc::new(topology)),
             observed_at,
             sequence,
+            came: now,
             version: meta.resource_version.as_str().into(),
             seen,
         });
-        Ok(News::between(before.as_ref(), reports.topology()))
+        let news = News::between(before.as_ref(), reports.topology());
+        // It does not say whom it speaks of: by its time it does.
+        let confirms = kind == Kind::NodeResourceTopology && reports.agent.is_none();
+        Ok(if confirms && news == News::None { News::Updated } else { news })
     }
 
     /// A report is gone.
@@ -161,12 +199,42 @@ impl NodeTopologies {
     }
 
     /// Puts what is in force of a node into the column, or nothing if the node is gone.
-    pub(super) fn place(&mut self, node: NodeId, name: Option<&str>) {
-        let topology = name.and_then(|name| self.by_name.get(name)?.topology()).cloned();
-        if topology.is_some() || node.index() < self.column.len() {
-            self.column.grow(node.index() + 1);
-            *self.column.get_mut(node.index()) = topology;
+    pub(super) fn place(&mut self, node: NodeId, name: Option<&str>, bugs: Bugs) {
+        let report = name.and_then(|name| self.by_name.get(name)?.in_force()).cloned();
+        if report.is_none() && node.index() >= self.column.len() {
+            return;
         }
+        self.column.grow(node.index() + 1);
+        let before = self.column.get_mut(node.index()).take();
+        let tables = (Arc::make_mut(&mut self.machines), Arc::make_mut(&mut self.links));
+        let known = report.map(|report| Arc::new(Known::of(report, before, tables, bugs)));
+        *self.column.get_mut(node.index()) = known;
+    }
+}
+
+impl Known {
+    fn of(
+        report: Report,
+        before: Option<Arc<Self>>,
+        (machines, links): (&mut Machines, &mut LinkTables),
+        bugs: Bugs,
+    ) -> Self {
+        let Report { topology, came, .. } = report;
+        let same_hardware =
+            |before: &&Arc<Self>| Arc::ptr_eq(&before.topology.hardware, &topology.hardware);
+        let links = match before.as_ref().filter(same_hardware) {
+            Some(before) => before.links.clone(),
+            None => links.of(&topology.hardware),
+        };
+        let same = before.and_then(|before| {
+            let machine = before.machine.as_ref()?;
+            let same = inside::is_same(machine, &before.topology, &topology);
+            (same || bug!(bugs, MachineStale)).then(|| Arc::clone(machine))
+        });
+        let machine =
+            same.or_else(|| inside::machine(&topology).map(|machine| machines.shared(machine)));
+        let usage = machine.as_ref().map(|machine| inside::reported(&topology, machine));
+        Self { topology, came, machine, usage: usage.unwrap_or_default(), links }
     }
 }
 
@@ -178,8 +246,13 @@ impl Cluster {
     }
 
     /// Takes in what an agent says of a node: a change of that node if it is news.
-    pub(crate) fn set_node_topology(&mut self, object: &Object, seen: u64) -> Result<News, String> {
-        let news = self.insides.upsert(object, seen)?;
+    pub(crate) fn set_node_topology(
+        &mut self,
+        now: Tick,
+        object: &Object,
+        seen: u64,
+    ) -> Result<News, String> {
+        let news = self.insides.upsert(now, object, seen)?;
         self.place_node_topology(&object.metadata().name, news);
         Ok(news)
     }
@@ -193,7 +266,9 @@ impl Cluster {
 
     fn place_node_topology(&mut self, name: &str, news: News) {
         if let Some(node) = self.index.node(name).filter(|_| news != News::None) {
-            self.insides.place(node, Some(name));
+            self.insides.place(node, Some(name), self.bugs);
+            self.note_report(node);
+            self.note_domain(node);
             self.journal.push(node);
         }
     }

@@ -29,6 +29,9 @@ pub struct NodeInfo {
     pub exists: bool,
     /// Labels, sorted by key symbol.
     pub labels: Vec<(Sym, Sym)>,
+    /// The NVLink domain that it is in, if that is larger than a node: see
+    /// [`labels::NVLINK_DOMAIN`](muster_api::muster::labels::NVLINK_DOMAIN).
+    pub nvlink_domain: Option<Sym>,
     /// Taints.
     pub taints: Vec<Taint>,
     /// Cordoned.
@@ -53,6 +56,7 @@ impl Default for NodeInfo {
             name: "".into(),
             exists: false,
             labels: Vec::new(),
+            nvlink_domain: None,
             taints: Vec::new(),
             unschedulable: false,
             images: Vec::new(),

@@ -3,7 +3,7 @@
 //! Owns which budgets cover a pod and what they allow, as last seen. Shared between
 //! forks. Must never decide whom to evict.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_api::k8s;
@@ -47,13 +47,38 @@ impl Budget {
     }
 }
 
+/// What the annotations of a priority class say of being pushed out, as scheduler-plugins'
+/// PreemptionToleration has it: pods of the class stay for a while, unless who would push
+/// them out has at least this priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Toleration {
+    pub(crate) minimum: i32,
+    /// Less than 0: for ever.
+    pub(crate) seconds: i64,
+}
+
+impl Toleration {
+    /// None without the annotations. What cannot be read tolerates nothing, as upstream.
+    fn of(class: &k8s::PriorityClass) -> Option<Self> {
+        let annotation = |key: &str| class.metadata.annotations.get(key);
+        let minimum = annotation(k8s::annotations::MINIMUM_PREEMPTABLE_PRIORITY)?.parse().ok()?;
+        let seconds = annotation(k8s::annotations::TOLERATION_SECONDS);
+        let seconds = seconds.map_or(Ok(0), |text| text.parse()).ok()?;
+        (seconds != 0).then_some(Self { minimum, seconds })
+    }
+}
+
 /// Budgets and classes, by name.
 #[derive(Clone, Default)]
 pub struct Policies {
     budgets: Objects<Budget>,
     classes: Objects<k8s::PriorityClass>,
+    /// Of the classes that have one.
+    tolerations: BTreeMap<Box<str>, Toleration>,
     /// Grows with every change of a budget.
     generation: u64,
+    /// Grows with every change of a toleration.
+    tolerated: u64,
 }
 
 fn key_of(namespace: &str, name: &str) -> String {
@@ -73,6 +98,7 @@ impl Policies {
                 changed
             }
             Object::PriorityClass(wire) => {
+                self.set_toleration(&key, Toleration::of(&wire));
                 let class = Arc::new(wire);
                 let before = self.classes.insert(&key, Arc::clone(&class), seen);
                 before.is_none_or(|before| before != class)
@@ -90,9 +116,35 @@ impl Policies {
                 self.generation += u64::from(known);
                 known
             }
-            Kind::PriorityClass => self.classes.remove(&key).is_some(),
+            Kind::PriorityClass => {
+                self.set_toleration(&key, None);
+                self.classes.remove(&key).is_some()
+            }
             _ => false,
         }
+    }
+
+    fn set_toleration(&mut self, class: &str, toleration: Option<Toleration>) {
+        let before = match toleration {
+            Some(toleration) => self.tolerations.insert(class.into(), toleration),
+            None => self.tolerations.remove(class),
+        };
+        self.tolerated += u64::from(before != toleration);
+    }
+
+    /// What a class says of being pushed out.
+    pub(super) fn toleration(&self, class: &str) -> Option<Toleration> {
+        self.tolerations.get(class).copied()
+    }
+
+    /// Whether any class says anything of it.
+    pub(super) fn has_tolerations(&self) -> bool {
+        !self.tolerations.is_empty()
+    }
+
+    /// Grows with every change of it.
+    pub(super) fn tolerated(&self) -> u64 {
+        self.tolerated
     }
 
     /// Forgets what was last seen before relist `seen`; true if anything was.

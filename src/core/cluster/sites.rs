@@ -151,6 +151,12 @@ impl Cluster {
         }
     }
 
+    /// The UID of a pod's controller.
+    pub(super) fn controller_of(&self, pod: PodId) -> Option<&str> {
+        let crew = self.pod(pod)?.crew?;
+        Some(&self.sites.crews[crew.0 as usize].uid)
+    }
+
     /// Nodes on which members of a gang are, or have room; those that are being deleted too.
     pub(crate) fn nodes_of_gang(&self, gang: GangId) -> impl Iterator<Item = NodeId> + '_ {
         self.sites.gangs.get(&gang).into_iter().flatten().map(|(node, _)| *node)

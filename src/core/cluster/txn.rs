@@ -1,14 +1,16 @@
 //! Transactions: try something on the state, then keep it or drop it.
 
+use std::sync::Arc;
+
 use super::{Cluster, NodeId, VolumePlan};
-use crate::model::{PodId, PodStage};
+use crate::model::{PodId, PodStage, Predicted};
 
 /// What a transaction has done, by sub-ledger, newest last.
 ///
 /// Resources, ports and pod counts move with `Step::Placed` and
-/// `Step::Displaced`, volumes with `Step::Volumes`. The ledgers of later
-/// capabilities (devices, NUMA, budgets, nominations) join as further steps of
-/// this list, so that one rollback undoes them in reverse order.
+/// `Step::Displaced`, and so do CPUs, memory and devices of NUMA nodes: what a node is inside
+/// is made from the pods that are on it. Volumes move with `Step::Volumes`, the devices that
+/// are expected for a pod with `Step::Devices`. One rollback undoes all in reverse order.
 #[derive(Debug, Default)]
 pub struct Ledgers {
     steps: Vec<Step>,
@@ -19,6 +21,7 @@ enum Step {
     Placed(PodId),
     Displaced { pod: PodId, was: PodStage },
     Volumes(PodId),
+    Devices { pod: PodId, were: Option<Arc<Predicted>> },
 }
 
 /// A trial on the state: what is not committed is undone on drop.
@@ -68,6 +71,13 @@ impl<'a> Txn<'a> {
         Ok(())
     }
 
+    /// Notes which devices a placed pod is expected to get.
+    pub fn predict(&mut self, pod: PodId, set: Option<Arc<Predicted>>) {
+        let were = self.cluster.pod(pod).and_then(|p| p.predicted.clone());
+        self.cluster.predict(pod, set);
+        self.ledgers.steps.push(Step::Devices { pod, were });
+    }
+
     /// Keeps everything.
     pub fn commit(mut self) {
         self.committed = true;
@@ -92,6 +102,7 @@ impl Drop for Txn<'_> {
                     self.cluster.displace(pod);
                 }
                 Step::Volumes(pod) => self.cluster.volumes_mut().revert(pod),
+                Step::Devices { pod, were } => self.cluster.predict(pod, were),
                 Step::Displaced { pod, was } => {
                     if let Some(node) = was.node() {
                         self.cluster.place(pod, node, matches!(was, PodStage::Assumed(_)));

@@ -175,6 +175,10 @@ impl Core {
                 continue;
             };
             let reserved = reserve.reserve(&placed).and_then(|()| reserve.volumes(&placed));
+            let devices = reserved.is_ok().then(|| reserve.devices(&placed)).flatten();
+            if devices.is_some() {
+                self.cluster.predict(pod, devices);
+            }
             let taken = match reserved {
                 Ok(Some(plan)) => {
                     self.cluster.volumes_mut().assume(pod, plan).map_err(Status::error)
@@ -302,12 +306,13 @@ impl Core {
         self.next_attempt += 1;
         let attempt = self.next_attempt;
         let node = Arc::clone(&self.cluster.node(binding.node).name);
-        self.effects.push(Effect::Bind { pod: record.key.clone(), node, attempt });
+        let devices = record.predicted.clone();
+        self.effects.push(Effect::Bind { pod: record.key.clone(), node, attempt, devices });
         if bug!(self.bugs, DoubleBind)
-            && let Some(Effect::Bind { pod, node, attempt }) = self.effects.last().cloned()
+            && let Some(Effect::Bind { pod, node, attempt, devices }) = self.effects.last().cloned()
         {
             self.next_attempt += 1;
-            self.effects.push(Effect::Bind { pod, node, attempt: attempt + 1 });
+            self.effects.push(Effect::Bind { pod, node, attempt: attempt + 1, devices });
         }
         self.set_stage(pod, Stage::Bind { attempt }, None);
         // From now on nobody but the server can keep it from being bound.
@@ -354,6 +359,7 @@ impl Core {
         let left = self.cluster.kind_of(pod)?;
         self.cluster.volumes_mut().revert(pod);
         let node = self.cluster.displace(pod)?;
+        self.cluster.forget_devices(pod, node);
         self.cluster.reap(node);
         Some(left)
     }

@@ -15,6 +15,7 @@ use crate::bugs::bug;
 use crate::cluster::{Cluster, NodeId};
 use crate::framework::Status;
 use crate::gang::GangId;
+use crate::hash::IdMap;
 use crate::io::{Effect, EventRecord, Eviction, PodRef, Removal, Request, Tick, Token};
 use crate::model::{Pod, PodId, PodStage};
 use crate::plugins::names;
@@ -49,6 +50,8 @@ pub(super) struct Plan {
     tries: u32,
     timer: Option<Tick>,
     begun: Tick,
+    /// The policy that its victims are charged to.
+    policy: Option<Box<str>>,
 }
 
 impl Plan {
@@ -73,15 +76,18 @@ struct Victim {
     state: Todo,
     /// It was told to go, and nobody knows whether it does.
     doubtful: bool,
+    /// It is charged to a policy: nobody else waits for it.
+    charged: bool,
 }
 
 /// A call on its way whose plan was given up.
 pub(super) struct Orphan {
     victim: PodId,
-    /// The UID of who planned.
+    /// Who planned, and its UID.
+    pod: PodId,
     preemptor: Arc<str>,
     step: Step,
-    /// The gang it planned for.
+    /// The gang it planned for, or is in.
     gang: Option<GangId>,
 }
 
@@ -133,7 +139,9 @@ impl Core {
                 self.fail_binding(now, id, Failure::preempted(&status));
                 in_memory = true;
             } else {
-                left.push(Victim { id, key, node: on, state: Todo::Open, doubtful: false });
+                let charged = !self.victims.taken.contains_key(&id);
+                let state = Todo::Open;
+                left.push(Victim { id, key, node: on, state, doubtful: false, charged });
             }
         }
         if gang_gave_up {
@@ -160,6 +168,9 @@ impl Core {
         left.iter().for_each(|victim| self.victims.take(victim.id, &uid));
         let ids: Vec<PodId> = left.iter().map(|v| v.id).collect();
         let lawful = self.lawful(pod, &ids);
+        let charged = left.iter().filter(|v| v.charged).count();
+        let policy = self.charge_turns(now, pod, charged);
+        ids.iter().for_each(|victim| self.cluster.pace_zone(*victim));
         let plan = Plan {
             preemptor: uid,
             scheduler: Arc::clone(scheduler),
@@ -170,6 +181,7 @@ impl Core {
             tries,
             timer,
             begun: now,
+            policy,
         };
         self.plans.insert(pod, plan);
         if !bug!(self.bugs, PlanNotHeld) && !self.hold_gang_of(pod) {
@@ -219,6 +231,7 @@ impl Core {
             Step::Evict => Removal::Evict,
         };
         let cluster = &self.cluster;
+        let mut told: Vec<PodId> = Vec::new();
         let stays = |victim: &Victim| {
             let pod = cluster.pod(victim.id).filter(|p| p.key.uid == victim.key.uid);
             let on = pod.and_then(|p| p.stage.node());
@@ -248,12 +261,18 @@ impl Core {
             if !budgets.is_empty() {
                 self.spending.insert(token, budgets);
             }
+            if how != Removal::DryRun {
+                told.push(victim.id);
+            }
             self.effects.push(Effect::Call {
                 token,
                 pod: record.key.clone(),
                 plugin: names::DEFAULT_PREEMPTION.into(),
                 request: Request::Evict { victim: victim.key.clone(), how },
             });
+        }
+        for victim in told {
+            self.cluster.note_eviction(victim);
         }
     }
 
@@ -297,6 +316,19 @@ impl Core {
         let (id, key, node) = (victim.id, victim.key.clone(), Arc::clone(&victim.node));
         let unknown = matches!(eviction, Eviction::Unavailable(_));
         victim.doubtful = unknown && step == Step::Evict;
+        let cause = match eviction {
+            Eviction::Accepted | Eviction::Gone => None,
+            Eviction::Refused(_) => Some("budget"),
+            Eviction::Unavailable(_) => Some("unavailable"),
+            Eviction::Failed(_) => Some("failed"),
+        };
+        if let Some(cause) = cause {
+            let dry_run = step == Step::Ask;
+            self.observations.push(Observation::EvictionRefused { cause, dry_run });
+            if !dry_run {
+                self.cluster.unnote_eviction(id);
+            }
+        }
         match eviction {
             Eviction::Refused(_) if step == Step::Ask && bug!(self.bugs, RefusalIgnored) => {
                 victim.state = Todo::Agreed;
@@ -343,15 +375,44 @@ impl Core {
             Eviction::Unavailable(_) => self.leave_in_doubt(now, orphan.victim),
             _ => self.victims.let_go(orphan.victim, &orphan.preemptor),
         }
+        orphan.gang.into_iter().for_each(|gang| self.mind_leaving(now, gang));
+        let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         if let Some(gang) = orphan.gang.filter(|gang| self.unanswered(*gang) == 0) {
-            let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
             self.queue.gang_now(&cx, gang);
+        }
+        if unanswered_to(&self.orphans, &orphan.preemptor) == 0 {
+            let same = |p: &&Pod| p.key.uid == orphan.preemptor;
+            if self.cluster.pod(orphan.pod).filter(same).is_some() {
+                self.queue.activate_now(&cx, orphan.pod);
+            }
         }
     }
 
     /// How many calls of plans that a gang has given up are still on their way.
     pub(super) fn unanswered(&self, gang: GangId) -> usize {
         self.orphans.values().filter(|orphan| orphan.gang == Some(gang)).count()
+    }
+
+    /// A member planned for itself alone, and is with its gang again: the gang plans.
+    pub(super) fn plan_for_one_ends(&mut self, now: Tick, id: GangId, pod: PodId) {
+        if self.hold_led_by(pod).is_some() {
+            return;
+        }
+        let Some(plan) = self.drop_plan(now, pod) else {
+            return;
+        };
+        let goes = |v: &PodId| {
+            let there = self.cluster.pod(*v).filter(|p| p.stage != PodStage::Pending);
+            there.is_some() && self.victims.is_taken_by(*v, &plan.preemptor)
+        };
+        let leaving = plan.victims.iter().map(|v| v.id).filter(goes).collect();
+        self.inherit_leaving(now, id, &plan.preemptor, &leaving);
+        if self.nominate(now, pod, None) {
+            self.patch_nomination(pod);
+        }
+        let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+        self.queue.unhold(&cx, pod);
+        self.queue.activate_now(&cx, pod);
     }
 
     /// Nobody asks for this pod for a while.
@@ -453,6 +514,7 @@ impl Core {
         let Some(plan) = self.drop_plan(now, pod) else {
             return;
         };
+        self.plan_went_well(pod);
         self.plan_observed(now, &plan, "success");
         if self.gang_plan_settled(now, pod) {
             return;
@@ -474,6 +536,7 @@ impl Core {
             return;
         };
         let freed = step == Step::Evict && plan.victims.iter().any(|v| v.state == Todo::Agreed);
+        self.plan_went_wrong(now, pod);
         self.plan_observed(now, &plan, "error");
         if self.gang_plan_failed(now, pod, freed) {
             return;
@@ -497,7 +560,14 @@ impl Core {
         if let Some(due) = plan.timer {
             self.timers.remove(&(due, pod));
         }
-        let gang = self.hold_led_by(pod);
+        if let Some(policy) = &plan.policy {
+            let acted = plan.stage == Step::Evict;
+            let goes = |v: &Victim| acted && matches!(v.state, Todo::Asked(_) | Todo::Agreed);
+            let stays = plan.victims.iter().filter(|v| v.charged && !goes(v)).count();
+            self.refund_turns(policy, stays);
+        }
+        let own = || self.cluster.pod(pod).filter(|p| p.key.uid == plan.preemptor)?.gang;
+        let gang = self.hold_led_by(pod).or_else(own);
         for victim in &plan.victims {
             // Who was asked to go may be going, whatever becomes of the plan.
             let unasked = matches!(victim.state, Todo::Open | Todo::Later | Todo::Refused);
@@ -505,7 +575,8 @@ impl Core {
             if let Todo::Asked(token) = victim.state {
                 self.evictions.remove(&token);
                 let (preemptor, step) = (Arc::clone(&plan.preemptor), plan.stage);
-                self.orphans.insert(token, Orphan { victim: victim.id, preemptor, step, gang });
+                let orphan = Orphan { victim: victim.id, pod, preemptor, step, gang };
+                self.orphans.insert(token, orphan);
             }
             if stays && victim.doubtful {
                 self.leave_in_doubt(now, victim.id);
@@ -608,6 +679,11 @@ impl Core {
             self.refusals.remove(&(until, pod));
         }
     }
+}
+
+/// How many calls of plans that a pod, named by UID, has given up are still on their way.
+pub(super) fn unanswered_to(orphans: &IdMap<Token, Orphan>, preemptor: &str) -> usize {
+    orphans.values().filter(|orphan| *orphan.preemptor == *preemptor).count()
 }
 
 /// The budgets that cover a pod, by name.

@@ -33,6 +33,16 @@ impl Fence {
         fence.map_or(Place::All, |fence| Place::Only(Arc::clone(&fence.open)))
     }
 
+    /// The same, as far as nodes are among these.
+    pub(super) fn within(fence: Option<&Self>, nodes: &Arc<NodeSet>, says: String) -> Self {
+        let Some(fence) = fence else {
+            return Self { open: Arc::clone(nodes), says };
+        };
+        let mut open = (*fence.open).clone();
+        open.intersect(nodes);
+        Self { open: Arc::new(open), says: format!("{}; {says}", fence.says) }
+    }
+
     /// Whether a node is not.
     pub(super) fn is_closed(&self, node: NodeId) -> bool {
         !self.open.contains(node)

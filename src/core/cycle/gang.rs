@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use muster_api::muster::reason;
 
+use super::restraint::Seeker;
 use super::{Core, Outcome};
 use crate::cluster::{Gang, Standing};
 use crate::gang::{GangId, GangSpec};
@@ -41,6 +42,7 @@ impl Core {
         if self.cluster.reap_gang(id) || self.cluster.gang(id).is_none() {
             self.queue.forget_gang(id);
             self.drop_hold(now, id);
+            self.seeks_no_more(Seeker::Gang(id));
             return self.forget_words(id);
         }
         let governed = self.govern_gang(id);
@@ -58,7 +60,7 @@ impl Core {
         };
         self.mind_hold(now, id);
         let Some(spec) = gang.spec.as_ref().map(Arc::clone) else {
-            self.end_hold(now, id);
+            self.pause_hold(now, id);
             self.set_formed(now, id, &gang, false);
             self.queue.idle_gang(id, false);
             let text = format!("waiting for pod group {} to exist", gang.key);
@@ -86,9 +88,14 @@ impl Core {
         self.note_half_bound(now, id, &gang, &spec, &standing, formed);
         if formed || !could.suffices(&spec) {
             self.end_keep(now, id);
-            self.end_hold(now, id);
         }
         if formed {
+            self.end_hold(now, id);
+        } else if !could.suffices(&spec) {
+            self.pause_hold(now, id);
+        }
+        if formed {
+            self.seeks_no_more(Seeker::Gang(id));
             self.queue.idle_gang(id, standing.going == 0);
             if standing.going == 0
                 && let Some(since) = self.queue.take_complete(id)
@@ -157,6 +164,9 @@ impl Core {
         let asks = |pod: &&PodId| !formed && self.asking.contains_key(*pod);
         let asking: Vec<PodId> = gang.members.iter().filter(asks).copied().collect();
         asking.iter().for_each(|pod| self.stop_asking(*pod));
+        if !formed {
+            gang.members.iter().for_each(|pod| self.plan_for_one_ends(now, id, *pod));
+        }
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         if formed {
             self.queue.disband(&cx, id);
@@ -217,6 +227,7 @@ impl Core {
         }
         view.message = self.said(id).to_string();
         view.domains = self.tried(id);
+        view.preemption = self.looked.get(&id).cloned();
         Some(view)
     }
 
@@ -240,6 +251,7 @@ impl Core {
         let decision = self.attempt_gang(now, id)?;
         view.message = decision.message.map(|text| text.to_string()).unwrap_or_default();
         view.domains = self.tried(id);
+        view.preemption = self.looked.get(&id).cloned();
         if let Outcome::Gathered { members } = decision.outcome {
             self.drop_round(id);
             let mut seated: Vec<PodId> = Vec::with_capacity(members.len());

@@ -10,7 +10,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use muster_api::muster::PreemptionMode;
+
 use super::fence::Fence;
+use super::preempt::named;
+use super::restraint::Seeker;
 use super::seat::{Blocked, Candidate, Need, Tried, wanted};
 use super::seek::{Attempted, Scope};
 use super::{Core, Decision};
@@ -23,10 +27,7 @@ use crate::model::{PodId, PodStage, ShapeId};
 use crate::plugins::names;
 use crate::preemption::gang::{Ground, MAX_LIFTED, Plan};
 use crate::preemption::refusal;
-use crate::report::Observation;
-
-/// Gangs and pods that a message names.
-const MAX_NAMED: usize = 4;
+use crate::report::{GangVictimsView, MAX_VICTIMS_SHOWN, Observation};
 
 /// Room that can be made for a gang.
 pub(super) struct Planned {
@@ -77,18 +78,62 @@ impl Core {
                 "preemption: waiting for {unanswered} answers about the last plan"
             ));
         }
-        let force = at.profile.args().default_preemption.allow_budget_violations;
+        let by = self.seeking(Seeker::Gang(at.id));
+        if let Some(held) = self.restraint.held_back(at.now, &by, self.bugs) {
+            blocked.failure.rejectors |= 1 << plugin;
+            return Err(self.nobody_goes(held));
+        }
+        self.cluster.count_zones();
+        let force = at.profile.args().default_preemption.allow_budget_violations
+            || by.terms.force_above.is_some_and(|above| priority > above);
         let found = self.survey(at, &wanted, priority);
-        if !found.ground.budgets.is_empty() || found.guarded > 0 {
-            // A budget that allows more may be all that is missing.
+        if !found.ground.budgets.is_empty() || found.guarded > 0 || found.protects() {
+            // A budget or a policy that allows more may be all that is missing.
             blocked.failure.rejectors |= 1 << plugin;
         }
-        match self.try_plans(at, candidates, &found.ground, force, decision) {
+        let tried = self.try_plans(at, candidates, &found.ground, force, decision);
+        let victims = tried.as_ref().map(|(_, tested)| asked(&found.ground, tested));
+        let view = self.victims_view(victims.as_deref().unwrap_or_default(), found.stay());
+        self.looked.insert(at.id, view);
+        let Some((plan, tested)) = tried else {
+            self.restraint.went_wrong(at.now, &by);
+            if let Some(until) = found.until {
+                self.restraint.look_again(at.now, by.seeker, until);
+                self.observations.push(Observation::PreemptionHeld { reason: "protected" });
+            }
+            return Err(found.nothing());
+        };
+        if tested.1.is_empty() {
             // In another order all fit: that is no reason to have anybody go.
-            Some((_, (_, gone))) if gone.is_empty() => Err(String::new()),
-            Some((plan, tested)) => Ok(self.planned(at, &found.ground, &plan, tested)),
-            None => Err(found.nothing()),
+            return Err(String::new());
         }
+        let asked = victims.unwrap_or_default();
+        if by.terms.mode == PreemptionMode::Simulate && !bug!(self.bugs, SimulateIgnored) {
+            let (count, names) = (asked.len(), self.name_victims(&asked));
+            let text = format!("would evict {count} pods (Simulate): {names}");
+            blocked.failure.rejectors |= 1 << plugin;
+            return Err(self.nobody_goes(("simulate", text)));
+        }
+        if let Some(held) = self.restraint.wait_for(at.now, &by, asked.len(), self.bugs) {
+            blocked.failure.rejectors |= 1 << plugin;
+            return Err(self.nobody_goes(held));
+        }
+        Ok(self.planned(at, &found.ground, &plan, tested))
+    }
+
+    /// What an explanation says of it.
+    fn victims_view(&self, victims: &[PodId], stay: Vec<String>) -> GangVictimsView {
+        let names = victims.iter().filter_map(|pod| Some(self.cluster.pod(*pod)?.key.to_string()));
+        let mut names: Vec<String> = names.collect();
+        names.sort_unstable();
+        names.truncate(MAX_VICTIMS_SHOWN);
+        GangVictimsView { victims: names, count: victims.len(), stay }
+    }
+
+    /// Nobody goes for a gang, although somebody might.
+    fn nobody_goes(&mut self, (reason, why): (&'static str, String)) -> String {
+        self.observations.push(Observation::PreemptionHeld { reason });
+        format!("preemption: {why}")
     }
 
     /// The first of the plans that is true.
@@ -282,13 +327,18 @@ impl Core {
         at: &Attempted<'_>,
         ground: &Ground,
         plan: &Plan,
-        (seats, gone): Tested,
+        tested: Tested,
     ) -> Planned {
+        let asked = asked(ground, &tested);
+        let (seats, gone) = tested;
         let marks = || gone.iter().map(|m| &ground.marks[*m as usize]);
         let victims: Vec<PodId> = marks().map(|m| m.pod).collect();
-        let asked: Vec<PodId> = marks().filter(|m| !m.going).map(|m| m.pod).collect();
         let lost_seconds = marks().map(|m| m.work).sum();
-        let text = self.name_victims(&asked, victims.len() - asked.len());
+        let (going, names) = (victims.len() - asked.len(), self.name_victims(&asked));
+        let text = match asked.len() {
+            0 => format!("preemption: waiting for {going} pods to leave"),
+            count => format!("preempting {count} pods: {names}"),
+        };
         let others =
             self.victims.outstanding(&self.cluster, seats.first().map_or(PodId(0), |s| s.0));
         let count = |budget: (&str, &str)| others.get(&budget).copied().unwrap_or(0);
@@ -307,11 +357,8 @@ impl Core {
         Planned { seats, victims, by_force, text }
     }
 
-    /// `preempting 5 pods: pod group default/low (4), default/x`.
-    fn name_victims(&self, asked: &[PodId], going: usize) -> String {
-        if asked.is_empty() {
-            return format!("preemption: waiting for {going} pods to leave");
-        }
+    /// `pod group default/low (4), default/x`.
+    fn name_victims(&self, asked: &[PodId]) -> String {
         let mut gangs: Vec<(GangId, usize)> = Vec::new();
         let mut names: Vec<String> = Vec::new();
         for pod in asked.iter().filter_map(|pod| self.cluster.pod(*pod)) {
@@ -325,11 +372,7 @@ impl Core {
             let key = &self.cluster.gang(*id)?.key;
             Some(format!("pod group {key} ({pods})"))
         };
-        let all: Vec<String> = gangs.iter().filter_map(group).chain(names).collect();
-        let more = all.len().saturating_sub(MAX_NAMED);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let named = all[..all.len().min(MAX_NAMED)].join(", ");
-        format!("preempting {} pods: {named}{more}", asked.len())
+        named(gangs.iter().filter_map(group).chain(names))
     }
 
     /// Begins to make room for a gang: its members are expected where they will be.
@@ -364,6 +407,12 @@ impl Core {
         let found = super::preempt::Found { node, victims, by_force };
         self.start_plan(now, leader, scheduler, found);
     }
+}
+
+/// Those of a plan that do not go anyway.
+fn asked(ground: &Ground, (_, gone): &Tested) -> Vec<PodId> {
+    let marks = gone.iter().map(|m| &ground.marks[*m as usize]);
+    marks.filter(|m| !m.going).map(|m| m.pod).collect()
 }
 
 /// The position of the plugin by which a profile has pods pushed out.

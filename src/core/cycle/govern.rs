@@ -26,6 +26,7 @@ impl Core {
     pub(super) fn scheduling_policies_changed(&mut self, now: Tick) {
         let gangs: Vec<GangId> = self.cluster.gangs().map(|(id, _)| id).collect();
         gangs.into_iter().for_each(|gang| self.governed_otherwise(now, gang));
+        self.protections_changed(now);
     }
 
     /// A gang may be governed otherwise. Members that go alone may go elsewhere if it was a
@@ -42,6 +43,7 @@ impl Core {
         let within = self.cluster.gangs().filter(|(_, gang)| *gang.key.namespace == *name);
         let gangs: Vec<GangId> = within.map(|(id, _)| id).collect();
         gangs.into_iter().for_each(|gang| self.governed_otherwise(now, gang));
+        self.protections_changed(now);
     }
 
     /// Has a gang obey the policies that govern it now; true if that changes anything. A

@@ -26,8 +26,10 @@ pub(super) type Holds = BTreeMap<GangId, Hold>;
 
 /// A gang that waits for room to be freed.
 pub(super) struct Hold {
-    /// The member in whose name pods are made to go, and its UID.
-    leader: PodId,
+    /// The member in whose name pods are made to go; none if nothing is held any more, and
+    /// victims leave all the same.
+    leader: Option<PodId>,
+    /// In whose name they were.
     uid: Arc<str>,
     /// Who has not left yet.
     leaving: BTreeSet<PodId>,
@@ -48,13 +50,33 @@ impl Core {
         let Some(uid) = self.cluster.pod(leader).map(|p| Arc::clone(&p.key.uid)) else {
             return;
         };
-        self.holds.insert(id, Hold { leader, uid, leaving });
+        self.holds.insert(id, Hold { leader: Some(leader), uid, leaving });
+        self.rounds.arm(id, Due::Hold, Some(now.after_secs(HOLD_SECONDS)));
+    }
+
+    /// Who was made to go for a member alone leaves for its gang: it is one again.
+    pub(super) fn inherit_leaving(
+        &mut self,
+        now: Tick,
+        id: GangId,
+        uid: &Arc<str>,
+        leaving: &BTreeSet<PodId>,
+    ) {
+        if leaving.is_empty() {
+            return;
+        }
+        let hold = self.holds.entry(id).or_insert_with(|| Hold {
+            leader: None,
+            uid: Arc::clone(uid),
+            leaving: BTreeSet::new(),
+        });
+        hold.leaving.extend(leaving);
         self.rounds.arm(id, Due::Hold, Some(now.after_secs(HOLD_SECONDS)));
     }
 
     /// The gang for which pods are made to go in the name of this one.
     pub(super) fn hold_led_by(&self, pod: PodId) -> Option<GangId> {
-        self.holds.iter().find(|(_, hold)| hold.leader == pod).map(|(id, _)| *id)
+        self.holds.iter().find(|(_, hold)| hold.leader == Some(pod)).map(|(id, _)| *id)
     }
 
     /// How many are still to leave for a gang.
@@ -127,6 +149,16 @@ impl Core {
         });
     }
 
+    /// A victim may stay after all, though nothing is held any more.
+    pub(super) fn mind_leaving(&mut self, now: Tick, id: GangId) {
+        if self.holds.get(&id).is_some_and(|hold| hold.leader.is_none()) {
+            self.count_leaving(id);
+            if self.still_leaving(id) == 0 {
+                self.drop_hold(now, id);
+            }
+        }
+    }
+
     /// Whoever waits for this pod to leave waits no more.
     pub(super) fn hold_victim_gone(&mut self, now: Tick, pod: PodId) {
         let mut free: Vec<GangId> = Vec::new();
@@ -135,16 +167,21 @@ impl Core {
                 free.push(*id);
             }
         }
+        for id in &free {
+            if self.holds.get(id).is_some_and(|hold| hold.leader.is_none()) {
+                self.drop_hold(now, *id);
+            }
+        }
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         free.into_iter().for_each(|id| self.queue.gang_now(&cx, id));
     }
 
     /// The member in whose name pods were made to go may be gone, and its plan with it.
     pub(super) fn mind_hold(&mut self, now: Tick, id: GangId) {
-        let Some(hold) = self.holds.get(&id) else {
+        let Some(leader) = self.holds.get(&id).and_then(|hold| hold.leader) else {
             return;
         };
-        if !self.plans.contains_key(&hold.leader) {
+        if !self.plans.contains_key(&leader) {
             self.count_leaving(id);
             let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
             self.queue.unhold_gang(&cx, id, false);
@@ -157,9 +194,24 @@ impl Core {
         let Some(leader) = self.holds.get(&id).map(|hold| hold.leader) else {
             return false;
         };
-        self.drop_plan(now, leader);
+        leader.into_iter().for_each(|leader| drop(self.drop_plan(now, leader)));
         self.holds.remove(&id);
         true
+    }
+
+    /// The gang lacks members: no room is held, but it does not plan anew either before
+    /// those have left who were told to.
+    pub(super) fn pause_hold(&mut self, now: Tick, id: GangId) {
+        let Some((leader, uid)) = self.holds.get(&id).and_then(|h| Some((h.leader?, &h.uid)))
+        else {
+            return;
+        };
+        let uid = Arc::clone(uid);
+        self.drop_plan(now, leader);
+        self.count_leaving(id);
+        let leaving = self.holds.get(&id).map(|hold| hold.leaving.clone()).unwrap_or_default();
+        self.end_hold(now, id);
+        self.inherit_leaving(now, id, &uid, &leaving);
     }
 
     /// No room is held for the gang any more: its members are expected nowhere.

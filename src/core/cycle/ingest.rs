@@ -6,12 +6,13 @@ use muster_api::k8s;
 use muster_api::muster::annotations;
 
 use super::Core;
+use super::restraint::Seeker;
 use crate::bugs::bug;
 use crate::cluster::{GroupKey, NodeBefore, NodeId, Owner, object_key};
 use crate::framework::{Actions, ClusterEvent, ProfileId, Resource, Subject};
 use crate::gang::Api;
 use crate::io::{Change, Input, Kind, Object, ObjectKey, PodRef, Reply, Tick};
-use crate::model::{LabelSet, Pod, PodId, PodShape, PodStage, Taint, TaintEffect};
+use crate::model::{LabelSet, Pod, PodId, PodShape, PodStage, Predicted, Taint, TaintEffect};
 use crate::queue::{QueueCx, Reach};
 use crate::report::Observation;
 
@@ -33,6 +34,7 @@ impl Core {
             Input::Object(object) => self.upsert_object(now, *object),
             Input::ObjectGone(kind, key) => self.delete_object(now, kind, &key),
             Input::Ended(kind, change) => self.member_ended(now, kind, change),
+            Input::Refused(pod) => self.pod_failed(now, &pod),
             Input::RelistStarted(kind) => self.relists[kind as usize] += 1,
             Input::RelistDone(kind) => self.sweep(now, kind),
             Input::BindDone { pod, attempt, result } => self.bind_done(now, &pod, attempt, result),
@@ -74,7 +76,11 @@ impl Core {
             return self.malformed("Node", "a Node without metadata.name was skipped".into());
         }
         let seen = self.relists[Kind::Node as usize];
+        let (_, had_domains) = self.domains();
         let mut change = self.cluster.upsert_node(node, seen);
+        if self.domains().1 != had_domains {
+            self.scheduling_policies_changed(now);
+        }
         if let Some(before) = &change.before {
             let now = self.cluster.node(change.node);
             // A cordon helps nobody; its end is told as a change of taints.
@@ -82,7 +88,12 @@ impl Core {
                 change.actions = change.actions.without(Actions::UPDATE_NODE_TAINT);
             }
         }
+        if change.before.is_none() {
+            let made = node.metadata.creation_timestamp.unwrap_or_default();
+            self.node_came(now, change.node, Tick(made.0));
+        }
         for &pod in &change.came {
+            self.expect_report(now, pod);
             self.assigned(now, pod, None);
             self.gang_stirred(pod, false);
         }
@@ -110,6 +121,8 @@ impl Core {
         if let Some(node) = self.cluster.remove_node(name) {
             // Gangs first: nobody refused them, so they do not back off.
             self.node_shut(now, node, "was deleted");
+            self.node_went(node);
+            self.forget_refusals(node);
             self.node_lost(now, node, name);
             // Whoever was there is in no domain any more.
             self.fence_news = true;
@@ -209,6 +222,9 @@ impl Core {
     }
 
     fn delete_object(&mut self, now: Tick, kind: Kind, key: &ObjectKey) {
+        if kind == Kind::RefusedPod {
+            return;
+        }
         if kind.is_node_report() {
             return self.node_report_gone(now, kind, &key.name);
         }
@@ -250,8 +266,10 @@ impl Core {
 
     /// A budget changed: what it kept from being evicted may go now.
     fn policy_changed(&mut self, now: Tick, kind: Kind) {
-        if kind == Kind::PodDisruptionBudget {
-            self.budgets_changed(now);
+        match kind {
+            Kind::PodDisruptionBudget => self.budgets_changed(now),
+            // What its pods tolerate may be something else.
+            _ => self.protections_changed(now),
         }
     }
 
@@ -306,6 +324,7 @@ impl Core {
             return self.malformed("Pod", error);
         }
         if matches!(wire.status.phase.as_str(), "Succeeded" | "Failed") {
+            self.pod_failed(now, wire);
             return self.delete_pod(now, &meta.namespace, &meta.name);
         }
         let key = key_text(&meta.namespace, &meta.name);
@@ -337,6 +356,7 @@ impl Core {
             return;
         };
         let shape = self.compile(wire, Some(ProfileId(profile as u16)));
+        self.cluster.note_demand(now, &shape);
         let pod = self.insert_pod(now, key, wire, shape);
         self.nomination_shown(now, pod, &wire.status.nominated_node_name);
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
@@ -370,6 +390,9 @@ impl Core {
             kept: false,
             nominated_told: None,
             started: None,
+            running: false,
+            starting: false,
+            placed: Tick::default(),
             checkpoint: None,
             disrupted: false,
             resource_version: "".into(),
@@ -383,15 +406,19 @@ impl Core {
             seen: 0,
             group: self.cluster.join_group(wire, ours),
             gang: None,
+            class: self.cluster.class_of(wire),
             owner: Owner::of(meta),
             crew: None,
             settled: u64::MAX,
+            bound: None,
+            predicted: None,
         };
         read(&mut pod, wire, self.relists[Kind::Pod as usize]);
         (pod.priority, pod.may_preempt) = self.rank_of(wire);
         let id = self.cluster.add_pod(pod);
         self.by_key.insert(key, id);
         self.cluster.set_crew(id, controller(wire));
+        self.cluster.inherit_evictions(id);
         self.regang(now, id, wire);
         id
     }
@@ -438,12 +465,18 @@ impl Core {
             return;
         };
         (pod.priority, pod.may_preempt) = rank;
+        let starts = !pod.running && !pod.deleting;
         pod.owner = Owner::of(&wire.metadata);
         let restarted = pod.started != started;
         self.nomination_shown(now, id, &wire.status.nominated_node_name);
         if let Some(node) = stage.node().filter(|_| restarted) {
             // Preemption ranks victims by it.
             self.cluster.journal.push(node);
+        }
+        if let Some(node) = stage.node().filter(|_| !starts)
+            && self.cluster.end_start(id, node)
+        {
+            self.start_ended(now);
         }
         let assigned = !wire.spec.node_name.is_empty();
         self.cluster.set_crew(id, controller(wire));
@@ -584,7 +617,13 @@ impl Core {
     /// Puts a bound pod on its node. On one that is not known it helps nobody, so
     /// nobody is told before that is.
     fn put(&mut self, now: Tick, id: PodId, wire: &k8s::Pod) {
-        if self.cluster.put(id, &wire.spec.node_name) {
+        self.seeks_no_more(Seeker::Pod(id));
+        let here = self.cluster.put(id, &wire.spec.node_name);
+        // What was expected of the kubelet when it was bound, whoever bound it.
+        let devices = wire.metadata.annotations.get(annotations::PREDICTED_DEVICES);
+        self.cluster.predict(id, devices.and_then(|text| Predicted::parse(text)).map(Arc::new));
+        if here {
+            self.expect_report(now, id);
             self.assigned(now, id, None);
         }
     }
@@ -597,7 +636,9 @@ impl Core {
             pod.stage = PodStage::Bound(node);
         }
         self.bound(now, id);
+        self.seeks_no_more(Seeker::Pod(id));
         self.recharge(now, id, wire);
+        self.expect_report(now, id);
         self.assigned(now, id, None);
     }
 
@@ -651,10 +692,15 @@ impl Core {
         self.stop_asking(pod);
         self.unremind(pod);
         self.drop_plan(now, pod);
+        self.seeks_no_more(Seeker::Pod(pod));
         let made_room = self.victim_on(pod);
         self.forget_victim(now, pod);
+        let started = self.cluster.pod(pod).is_none_or(|p| !p.starting);
         self.release(now, pod);
         self.vacate(now, pod);
+        if !started {
+            self.start_ended(now);
+        }
         if let Some((node, priority)) = made_room {
             self.victim_left(now, node, priority);
         }
@@ -714,6 +760,7 @@ impl Core {
                 self.topology_news |= self.cluster.topologies_mut().sweep(seen);
             }
             report if report.is_node_report() => self.sweep_node_reports(now, report),
+            Kind::RefusedPod => {}
             policy if policy.is_policy() => {
                 if self.cluster.policies_mut().sweep(policy, seen) {
                     self.policy_changed(now, policy);
@@ -742,6 +789,7 @@ fn read(pod: &mut Pod, wire: &k8s::Pod, seen: u64) {
     let others = others.filter(|_| wire.spec.node_name.is_empty());
     pod.conditions = others.cloned().collect();
     pod.started = wire.status.start_time.map(|t| Tick(t.0));
+    pod.running = wire.status.phase == "Running";
     pod.checkpoint = checkpoint(wire);
     let target = wire.status.conditions.iter().find(|c| c.kind == "DisruptionTarget");
     pod.disrupted = target.is_some_and(|c| {

@@ -3,18 +3,27 @@
 //! Owns what news mean for whoever waits. Kept verdicts and scores follow by themselves: news of a
 //! node are a change of that node in the journal.
 
+use std::sync::Arc;
+
+use muster_api::muster::labels::NVLINK_DOMAIN;
+
 use super::Core;
 use crate::cluster::News;
 use crate::framework::{Actions, ClusterEvent, Resource, Subject};
 use crate::io::{Kind, Object, Tick};
+use crate::numa::Machine;
 
 impl Core {
     /// An agent reports what a node is inside.
     pub(super) fn node_reported(&mut self, now: Tick, object: &Object) {
         let (kind, name) = (object.kind(), &object.metadata().name);
         let seen = self.relists[kind as usize];
-        match self.cluster.set_node_topology(object, seen) {
-            Ok(news) => self.node_news(now, name, news),
+        let (before, domains) = (self.machine(name), self.domains());
+        match self.cluster.set_node_topology(now, object, seen) {
+            Ok(news) => {
+                self.node_news(now, name, news, before);
+                self.domains_since(now, domains);
+            }
             Err(error) => {
                 let label = match kind {
                     Kind::NodeTopology => "NodeTopology",
@@ -30,8 +39,24 @@ impl Core {
 
     /// A report is gone.
     pub(super) fn node_report_gone(&mut self, now: Tick, kind: Kind, name: &str) {
+        let (before, domains) = (self.machine(name), self.domains());
         let news = self.cluster.remove_node_topology(kind, name);
-        self.node_news(now, name, news);
+        self.node_news(now, name, news, before);
+        self.domains_since(now, domains);
+    }
+
+    /// What topologies are made from: a version of it, and whether there are NVLink domains.
+    pub(super) fn domains(&self) -> (u64, bool) {
+        (self.cluster.labelled(), self.cluster.has_label(NVLINK_DOMAIN))
+    }
+
+    /// Gangs go by other domains, perhaps.
+    pub(super) fn domains_since(&mut self, now: Tick, before: (u64, bool)) {
+        let (version, any) = self.domains();
+        self.topology_news |= version != before.0;
+        if any != before.1 {
+            self.scheduling_policies_changed(now);
+        }
     }
 
     /// A list is complete: reports that it did not show are gone.
@@ -41,7 +66,13 @@ impl Core {
         }
     }
 
-    fn node_news(&mut self, now: Tick, name: &str, news: News) {
+    fn machine(&self, name: &str) -> Option<Arc<Machine>> {
+        let node = self.cluster.node_by_name(name)?;
+        self.cluster.view(node).machine().cloned()
+    }
+
+    /// `before`: the machine that was known.
+    fn node_news(&mut self, now: Tick, name: &str, news: News, before: Option<Arc<Machine>>) {
         let (actions, label) = match news {
             News::None => return,
             News::Added => (Actions::ADD, "NodeTopologyAdd"),
@@ -53,5 +84,10 @@ impl Core {
         let subject = Subject::Node { node, before: None };
         let event = ClusterEvent { resource: Resource::NodeTopology, actions, label, subject };
         self.queue_event(now, &event);
+        self.node_heard(now, node, before.is_some());
+        let after = self.cluster.view(node).machine();
+        if after.is_some_and(|after| before.is_none_or(|before| !Arc::ptr_eq(&before, after))) {
+            self.node_changed_inside(now, node);
+        }
     }
 }

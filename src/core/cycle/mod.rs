@@ -24,14 +24,17 @@ mod keep;
 mod ledger;
 mod nominate;
 mod outside;
+mod pace;
 mod pack;
 mod permit;
 mod pre_bind;
 mod preempt;
 mod prepare;
 mod prepare_classes;
+mod quarantine;
 mod reload;
 mod remind;
+mod restraint;
 mod round;
 mod scope;
 mod seat;
@@ -41,6 +44,8 @@ mod survey;
 #[cfg(test)]
 mod tests;
 mod trial;
+mod turns;
+mod vigil;
 mod words;
 
 pub(crate) use inspect::{Going, Waiting};
@@ -62,13 +67,14 @@ use crate::model::{PodId, PodStage, ShapeId};
 use crate::preemption::Preemptor;
 use crate::queue::{Backoff, EXTENDER, Popped, Queue, QueueCx};
 use crate::report::{
-    Asked, AttemptResult, CacheNode, CacheView, Explanation, GangCounts, GangView, Observation,
-    PendingCounts, PolicyInForce, QueueView, QueuedPod, TieSeed, explain,
+    Asked, AttemptResult, CacheNode, CacheView, Explanation, GangCounts, GangVictimsView, GangView,
+    Observation, PendingCounts, PolicyInForce, QueueView, QueuedPod, TieSeed, explain,
 };
 use binding::Binding;
 use extend::Attempt;
 use ledger::Ledger;
 use outside::Outside;
+use restraint::Seeker;
 use scope::Place;
 
 /// Bytes all ledgers together may hold; the least recently used go first.
@@ -213,6 +219,12 @@ pub struct Core {
     /// Evictions and questions on their way whose plan was given up.
     orphans: IdMap<Token, evict::Orphan>,
     victims: preempt::Victims,
+    /// Who waits before it has others pushed out.
+    restraint: restraint::Restraint,
+    /// Who waits before it is tried.
+    pace: pace::Pace,
+    /// Whom gangs that wait would push out, for explanations.
+    looked: IdMap<GangId, GangVictimsView>,
     /// When victims that were refused may be asked for again.
     refusals: std::collections::BTreeSet<(Tick, PodId)>,
     /// Cycles parked on an extender.
@@ -238,6 +250,10 @@ pub struct Core {
     fence_news: bool,
     /// What is said of gangs.
     words: IdMap<GangId, words::Words>,
+    /// Nodes that are waited for.
+    vigil: vigil::Vigil,
+    /// Kubelets that refuse pods.
+    quarantine: quarantine::Quarantine,
     /// When the present attempt began, by the stopwatch.
     begun: u64,
     effects: Vec<Effect>,
@@ -261,10 +277,14 @@ impl Core {
         };
         let mut cluster = Cluster::with(bugs);
         cluster.set_score_plugins(govern::score_plugins(config.profiles.iter()));
+        let by_scheduler = names.map(|(i, p)| (Arc::clone(p.scheduler_name()), i)).collect();
+        let profiles: Vec<Arc<Profile>> = config.profiles.into_iter().map(Arc::new).collect();
         Self {
             cluster,
-            by_scheduler: names.map(|(i, p)| (Arc::clone(p.scheduler_name()), i)).collect(),
-            profiles: config.profiles.into_iter().map(Arc::new).collect(),
+            by_scheduler,
+            vigil: vigil::Vigil::new(&profiles),
+            quarantine: quarantine::Quarantine::default(),
+            profiles,
             version: 0,
             by_key: TextMap::default(),
             queue: Queue::new(config.backoff, config.max_in_unschedulable_secs).with(bugs),
@@ -280,6 +300,9 @@ impl Core {
             spending: std::collections::BTreeMap::new(),
             orphans: IdMap::default(),
             victims: preempt::Victims::default(),
+            restraint: restraint::Restraint::default(),
+            pace: pace::Pace::default(),
+            looked: IdMap::default(),
             refusals: std::collections::BTreeSet::new(),
             asking: IdMap::default(),
             asked: IdMap::default(),
@@ -341,12 +364,15 @@ impl Core {
 
     /// Takes in what happened outside.
     pub fn apply(&mut self, now: Tick, input: Input) {
+        self.cluster.set_now(now);
         self.ingest(now, input);
         self.mend_rounds(now);
     }
 
     /// Lets time pass: backoffs end, waits time out.
     pub fn advance(&mut self, now: Tick) {
+        self.cluster.fade_demand(now);
+        self.cluster.set_now(now);
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         self.queue.advance(&cx);
         while let Some(&(due, pod)) = self.timers.first() {
@@ -361,6 +387,10 @@ impl Core {
         self.gang_timers(now);
         self.remind(now);
         self.refusals_end(now);
+        self.look_in_on_nodes(now);
+        self.end_quarantines(now);
+        self.call_seekers(now);
+        self.call_pace(now);
     }
 
     /// When [`Core::advance`] next has something to do.
@@ -370,7 +400,9 @@ impl Core {
         let reminder = self.reminders.first().map(|(due, _)| *due);
         let refusal = self.refusals.first().map(|(due, _)| *due);
         let gang = self.rounds.next_deadline();
-        let own = timer.into_iter().chain(reminder).chain(refusal).chain(gang);
+        let nodes = self.vigil.next_deadline().into_iter().chain(self.quarantine.next_deadline());
+        let own = timer.into_iter().chain(reminder).chain(refusal).chain(gang).chain(nodes);
+        let own = own.chain(self.restraint.next_deadline()).chain(self.pace.next_deadline());
         own.chain(self.queue.next_deadline()).min()
     }
 
@@ -395,12 +427,14 @@ impl Core {
 
     /// Tries the next pod or gang. `None`: nothing is ready.
     pub fn schedule_one(&mut self, now: Tick) -> Option<Decision> {
+        self.cluster.set_now(now);
         self.settle_gangs(now);
         let (decision, started) = loop {
             let (pod, attempt) = match self.next_answered() {
                 Some(answered) => answered,
                 None => match self.queue.pop(self.may_ask())? {
                     Popped::Pod(pod) => (pod, Attempt::default()),
+                    Popped::Gang(gang) if self.paced(now, Seeker::Gang(gang)) => continue,
                     Popped::Gang(gang) => match self.schedule_gang(now, gang) {
                         Some(decision) => return Some(decision),
                         None => continue,
@@ -413,6 +447,9 @@ impl Core {
             let new = attempt.is_new();
             let profile = self.queue.entry(pod).map(|e| e.profile);
             if new && profile.is_some_and(|profile| self.postponed(now, pod, profile)) {
+                continue;
+            }
+            if new && self.paced(now, Seeker::Pod(pod)) {
                 continue;
             }
             let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(now, pod, attempt)));
@@ -511,7 +548,12 @@ impl Core {
             Some(error) => Err(failure::Failure::error(error.to_string())),
         };
         match choice {
-            Ok(Choice::Node(node)) => self.assume(now, pod, &profile, node, &mut decision),
+            Ok(Choice::Node(node)) => {
+                self.assume(now, pod, &profile, node, &mut decision);
+                if !matches!(decision.outcome, Outcome::Unschedulable | Outcome::Error) {
+                    self.charge_pace(now, Seeker::Pod(pod), 1);
+                }
+            }
             Ok(Choice::Ask(question, call)) => {
                 self.park(pod, profile, (question, call), attempt, &mut decision);
             }
@@ -642,7 +684,8 @@ impl Core {
         let policies = cluster.policies_on(record.group);
         let record = record.clone();
         let gang = self.gang_view(pod);
-        Some(Question { pod, record, profile, shape, cluster, ties, gang, policies })
+        let held = self.restraint.says(cluster.now(), &self.seeking(Seeker::Pod(pod)));
+        Some(Question { pod, record, profile, shape, cluster, ties, gang, policies, held })
     }
 
     /// Explains a pod that need not exist, under a profile by position. If a pod
@@ -712,13 +755,14 @@ impl Core {
             asking: self.asking.len(),
             pods: self.cluster.pod_count(),
             nodes: self.cluster.node_count(),
+            avoided: self.cluster.avoided(),
         }
     }
 
     /// Gangs with members that wait, by queue.
     #[must_use]
     pub fn gang_counts(&self) -> GangCounts {
-        self.queue.count_gangs()
+        GangCounts { holds: self.holds.len(), ..self.queue.count_gangs() }
     }
 
     /// How many pods wait because of a plugin: profile, plugin, pods.
@@ -798,6 +842,7 @@ pub struct Question {
     ties: TieSeed,
     gang: Option<GangView>,
     policies: Vec<PolicyInForce>,
+    held: String,
 }
 
 impl Question {
@@ -807,7 +852,10 @@ impl Question {
         let key = self.record.key.to_string();
         let asked = Asked { pod: &key, preemptor: Preemptor::of(self.pod, &self.record) };
         let cluster = &mut self.cluster;
-        let answer = explain(&asked, &self.profile, &self.shape, cluster, Some(self.ties));
+        let mut answer = explain(&asked, &self.profile, &self.shape, cluster, Some(self.ties));
+        if let Some(preemption) = &mut answer.preemption {
+            preemption.held = self.held;
+        }
         Explanation { gang: self.gang, policies: self.policies, ..answer }
     }
 }

@@ -7,8 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use muster_api::muster::PreemptionMode;
+
+use super::evict::unanswered_to;
 use super::ledger::Ledger;
 use super::outside::{Outside, Question};
+use super::restraint::{Restraint, Seeker, Seeking};
 use super::trial::Trial;
 use super::{Core, failure::Failure, failure::Nominate};
 use crate::bugs::bug;
@@ -19,10 +23,11 @@ use crate::io::{ExtenderCall, NodeVictims, Tick};
 use crate::model::{Pod, PodId, PodShape};
 use crate::plugins::DefaultPreemptionArgs;
 use crate::preemption::{
-    Candidate, Candidates, Leaving, Preemptor, budgets_of, nothing_found, protected, refusal,
-    sort_by_importance, units, with_gangs,
+    Candidate, Candidates, Leaving, Preemptor, Stays, budgets_of, nothing_found, protected,
+    refusal, sort_by_importance, units, with_gangs,
 };
 use crate::queue::PluginMask;
+use crate::report::Observation;
 
 /// Candidates with whose victims gangs go whole, of which the best is sought: they rank
 /// by all that goes, and not by what is kept of their node.
@@ -35,6 +40,8 @@ pub(crate) struct Kept {
     synced: u64,
     /// Under which budgets.
     budgets: u64,
+    /// Under which protections.
+    shields: u64,
     /// Nodes that were tried on behalf of one pod only.
     dirty: Vec<NodeId>,
 }
@@ -82,6 +89,11 @@ impl Victims {
     /// Who is on the way out, and not seen to be.
     pub(super) fn leaving(&self) -> Leaving<'_> {
         Leaving { taken: &self.taken, gone: &self.gone }
+    }
+
+    /// Whether a pod has to go for `preemptor`.
+    pub(super) fn is_taken_by(&self, victim: PodId, preemptor: &Arc<str>) -> bool {
+        self.taken.get(&victim).is_some_and(|by| by.contains(preemptor))
     }
 
     /// A pod has to go for `preemptor`, whoever else waits for that.
@@ -152,8 +164,14 @@ struct Search<'a> {
     cluster: &'a mut Cluster,
     ledger: &'a mut Ledger,
     victims: &'a Victims,
+    restraint: &'a mut Restraint,
+    by: Seeking,
+    /// For metrics: why nobody goes although somebody might.
+    held: Option<&'static str>,
+    /// Calls of a plan that the pod gave up, which are still on their way.
+    unanswered: usize,
     seed: u32,
-    /// Whether a budget stood in the way.
+    /// Whether a budget or a policy stood in the way.
     blocked: bool,
     /// Plugins that keep the pod off some node whoever leaves it.
     rejectors: PluginMask,
@@ -179,7 +197,11 @@ impl Core {
             return PostFiltered::Nothing;
         };
         let seed = self.tie_seed(shape_id).0;
+        let own = self.cluster.pod(pod).map(|p| &*p.key.uid).unwrap_or_default();
+        let unanswered = unanswered_to(&self.orphans, own);
         let shape = Arc::clone(self.cluster.shape(shape_id));
+        self.cluster.count_zones();
+        let by = self.seeking(Seeker::Pod(pod));
         let said = outside.statuses.iter();
         let node = |name: &Arc<str>| self.cluster.node_by_name(name);
         let refused = said.filter_map(|(name, s)| Some((node(name)?, s.code))).collect();
@@ -194,6 +216,10 @@ impl Core {
             cluster: &mut self.cluster,
             ledger,
             victims: &self.victims,
+            restraint: &mut self.restraint,
+            by,
+            held: None,
+            unanswered,
             seed,
             blocked: false,
             rejectors: 0,
@@ -212,6 +238,9 @@ impl Core {
             }
             search.blocked = false;
             let result = plugin.post_filter(&mut search);
+            if let Some(reason) = search.held.take() {
+                self.observations.push(Observation::PreemptionHeld { reason });
+            }
             if let Some((question, call)) = search.ask.take() {
                 return PostFiltered::Ask(question, call);
             }
@@ -251,14 +280,17 @@ impl Search<'_> {
     /// Brings what is known of all nodes up to date.
     fn candidates(&mut self, args: &DefaultPreemptionArgs) -> Box<Kept> {
         let (head, budgets) = (self.cluster.journal.head(), self.cluster.policies().generation());
+        let shields = self.cluster.shield_stamp();
         // What a spread constraint says of a node depends on others: nothing is kept.
         let keeps = self.ledger.keeps_preemption();
         let known = self.ledger.preemption.take().filter(|_| keeps);
+        let known = known.filter(|kept| kept.shields == shields);
         let changes = known.as_ref().and_then(|kept| self.cluster.journal.since(kept.synced));
         let few = changes.filter(|changes| changes.len() <= self.cluster.node_count());
         let (mut kept, mut nodes) = match few.map(Iterator::collect::<Vec<_>>).zip(known) {
             Some((mut nodes, mut kept)) => {
                 nodes.append(&mut kept.dirty);
+                nodes.extend(kept.candidates.lapsed(self.now));
                 if kept.budgets != budgets {
                     nodes.extend(kept.candidates.budgeted());
                 }
@@ -268,7 +300,7 @@ impl Search<'_> {
             }
             None => {
                 let (candidates, dirty) = (Candidates::new(self.seed), Vec::new());
-                let kept = Kept { candidates, synced: head, budgets, dirty };
+                let kept = Kept { candidates, synced: head, budgets, shields, dirty };
                 (Box::new(kept), self.cluster.nodes().iter().collect())
             }
         };
@@ -416,7 +448,12 @@ impl Search<'_> {
             key.is_some_and(|key| said.pods.iter().any(|p| p.uid == key.uid))
         };
         let mut victims: Vec<PodId> = there.filter(goes).collect();
-        if victims.is_empty() || !self.fits_without(node, &victims) {
+        let shielded = |id: &PodId| {
+            let pod = self.cluster.pod(*id);
+            pod.is_some_and(|p| self.cluster.shield(*id, p, self.shape.priority).is_some())
+        };
+        if victims.is_empty() || victims.iter().any(shielded) || !self.fits_without(node, &victims)
+        {
             return None;
         }
         sort_by_importance(self.cluster, &mut victims);
@@ -426,6 +463,49 @@ impl Search<'_> {
             with_gangs(self.cluster, &own, self.shape.priority, self.victims.leaving()).ok()?;
         Some(Arc::new(whole.unwrap_or(own)))
     }
+}
+
+impl Search<'_> {
+    /// Why policies let nobody go for the pod now.
+    fn held_back(&mut self) -> Option<String> {
+        let (reason, why) = self.restraint.held_back(self.now, &self.by, self.cluster.bugs)?;
+        (self.held, self.blocked) = (Some(reason), true);
+        Some(why)
+    }
+
+    /// Why these do not go although they would make room: it is only asked what would be, or
+    /// so many cannot go now.
+    fn kept_from(&mut self, candidate: &Candidate) -> Option<String> {
+        // Who goes anyway, or for somebody else too, is nobody more.
+        let stays = |victim: &&PodId| {
+            let there = self.cluster.pod(**victim).is_some_and(|p| !p.deleting);
+            there && !self.victims.taken.contains_key(*victim)
+        };
+        let going: Vec<PodId> = candidate.victims.iter().filter(stays).copied().collect();
+        let simulates = self.by.terms.mode == PreemptionMode::Simulate;
+        if simulates && !bug!(self.cluster.bugs, SimulateIgnored) {
+            (self.held, self.blocked) = (Some("simulate"), true);
+            let names = going.iter().filter_map(|v| Some(self.cluster.pod(*v)?.key.to_string()));
+            let (count, node) = (going.len(), &self.cluster.node(candidate.node).name);
+            let names = named(names);
+            return Some(format!("would evict {count} pods from node {node} (Simulate): {names}"));
+        }
+        let bugs = self.cluster.bugs;
+        let (reason, why) = self.restraint.wait_for(self.now, &self.by, going.len(), bugs)?;
+        (self.held, self.blocked) = (Some(reason), true);
+        Some(why)
+    }
+}
+
+/// Pods or gangs that a message names.
+const MAX_NAMED: usize = 4;
+
+/// Some of the names, and how many more there are.
+pub(super) fn named(names: impl Iterator<Item = String>) -> String {
+    let all: Vec<String> = names.collect();
+    let more = all.len().saturating_sub(MAX_NAMED);
+    let shown = all[..all.len() - more].join(", ");
+    if more > 0 { format!("{shown} and {more} more") } else { shown }
 }
 
 impl Room for Search<'_> {
@@ -473,9 +553,22 @@ impl Room for Search<'_> {
         if let Err(why) = me.eligible(self.cluster, status, leaves) {
             return unschedulable(format!("preemption: {why}"), None);
         }
+        if self.unanswered > 0 {
+            let why = format!("waiting for {} answers about the last plan", self.unanswered);
+            return unschedulable(format!("preemption: {why}"), None);
+        }
+        if let Some(why) = self.held_back() {
+            return unschedulable(format!("preemption: {why}"), None);
+        }
         let nodes = self.cluster.node_count();
+        let forces = self.by.terms.force_above.is_some_and(|above| self.shape.priority > above);
+        let args = &DefaultPreemptionArgs {
+            allow_budget_violations: args.allow_budget_violations || forces,
+            ..args.clone()
+        };
         let kept = self.candidates(args);
         let mut in_the_way: Vec<Arc<str>> = Vec::new();
+        let mut lapse = kept.candidates.next_lapse();
         let outstanding = self.victims.outstanding(self.cluster, self.pod);
         // Without extenders the first will do.
         let extenders = self.profile.extenders();
@@ -491,8 +584,9 @@ impl Room for Search<'_> {
                 self.victims.leaving(),
             ) {
                 Ok(whole) => whole.map(Arc::new),
-                Err(why) => {
+                Err(Stays { why, until }) => {
                     in_the_way.push(why.into());
+                    lapse = lapse.into_iter().chain(until).min();
                     continue;
                 }
             };
@@ -534,7 +628,12 @@ impl Room for Search<'_> {
                 None => (candidate, by_force),
             }
         });
+        let kept_from = chosen.as_ref().and_then(|(candidate, _)| self.kept_from(candidate));
         let result = match chosen {
+            Some(_) if kept_from.is_some() => {
+                let why = kept_from.unwrap_or_default();
+                unschedulable(format!("preemption: {why}"), None)
+            }
             Some((candidate, by_force)) => {
                 let node = &self.cluster.node(candidate.node).name;
                 let victims = candidate.victims.clone();
@@ -550,7 +649,11 @@ impl Room for Search<'_> {
                 PostFilterResult { status, nominate, victims, by_force }
             }
             None => {
-                self.blocked = !in_the_way.is_empty();
+                self.blocked = !in_the_way.is_empty() || kept.candidates.protects();
+                if let Some(at) = lapse {
+                    self.held = Some("protected");
+                    self.restraint.look_again(self.now, self.by.seeker, at);
+                }
                 self.rejectors = kept.candidates.rejectors().fold(0, |all, i| all | 1 << i);
                 unschedulable(nothing_found(&kept.candidates, nodes, &in_the_way), Some(""))
             }

@@ -291,6 +291,20 @@ impl Prepared {
             Some((r.plugin, r.weight, r.normalize, raw))
         })
     }
+
+    /// What plugins say of the scores of a node, in words.
+    pub(crate) fn notes<'a>(
+        &'a self,
+        profile: &'a Profile,
+        shape: &'a PodShape,
+        node: NodeView<'a>,
+    ) -> impl Iterator<Item = (&'static str, String)> + 'a {
+        self.ratings.iter().filter_map(move |rating| {
+            let plugin = &profile.plugins()[rating.plugin].plugin;
+            let note = plugin.as_score()?.note(&rating.state, shape, node)?;
+            Some((plugin.name(), note))
+        })
+    }
 }
 
 /// A filter's verdict as upstream words it: an error names the plugin.

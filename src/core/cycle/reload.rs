@@ -70,6 +70,7 @@ impl Core {
             }
         }
         self.ledgers.clear();
+        self.reload_vigil(now);
         let plugins = super::govern::score_plugins(self.profiles.iter().map(|p| &**p));
         if self.cluster.set_score_plugins(plugins) {
             self.scheduling_policies_changed(now);

@@ -12,6 +12,7 @@ use muster_api::muster::reason;
 
 use super::binding::{Left, Stage};
 use super::failure::Failure;
+use super::restraint::Seeker;
 use super::{Core, Decision, Outcome};
 use crate::bugs::bug;
 use crate::cluster::NodeId;
@@ -140,6 +141,7 @@ impl Core {
         decision: &mut Decision,
     ) {
         decision.outcome = Outcome::Gathered { members: self.places(&members) };
+        self.charge_pace(now, Seeker::Gang(id), members.len());
         self.add_to_round(now, id, spec, profile, members);
         self.permit_round(now, id);
     }

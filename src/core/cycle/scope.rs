@@ -13,6 +13,7 @@ use muster_api::muster::Domain;
 use super::failure::Failure;
 use super::fence::Fence;
 use super::outside::{Outside, may_ask};
+use super::restraint::Seeker;
 use super::round::After;
 use super::{Choice, Core, Decision};
 use crate::bugs::bug;
@@ -530,6 +531,16 @@ impl Core {
         decision: &mut Decision,
     ) -> Result<Choice, Failure> {
         let (mut places, fence) = self.places_for(pod, profile)?;
+        let anywhere = places.last().cloned().unwrap_or(Place::All);
+        let seeker = Seeker::Pod(pod);
+        let calm = self.uncrowded(seeker);
+        if let Some(calm) = &calm {
+            if places.is_empty() {
+                places.push(Place::All);
+            }
+            let within = |place: Place| place.within(&[Place::Only(Arc::clone(calm))]);
+            places = places.into_iter().map(within).collect();
+        }
         // Extenders are asked once: about all that is left to it.
         if places.len() > 1 && may_ask(profile.extenders(), self.cluster.shape(shape)) {
             places.drain(..places.len() - 1);
@@ -544,7 +555,19 @@ impl Core {
                 choice => return choice,
             }
         }
-        let choice = self.choose(profile, shape, pod, &last, outside, decision);
+        let mut choice = self.choose(profile, shape, pod, &last, outside, decision);
+        if let (Some(calm), Err(failure)) = (&calm, &mut choice)
+            && failure.is_rejected()
+        {
+            if self.ledgers.get(&shape).is_some_and(|ledger| ledger.feasible() > 0) {
+                let more = self.cluster.node_count() - calm.len();
+                failure.add(&format!("({more} more nodes: too many pods start there)"));
+                self.wait_for_starts(self.cluster.now(), seeker);
+            } else {
+                // It would have no room there either: somebody may make some.
+                choice = self.choose(profile, shape, pod, &anywhere, outside, decision);
+            }
+        }
         choice.map_err(|mut failure| {
             if let Some(fence) = fence.filter(|_| failure.is_rejected()) {
                 failure.add(&format!("({})", fence.says));

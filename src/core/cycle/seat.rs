@@ -13,11 +13,12 @@ use super::binding::{Binding, Stage};
 use super::failure::Failure;
 use super::fence::Fence;
 use super::outside::Outside;
+use super::restraint::Seeker;
 use super::scope::{Place, Sought};
 use super::seek::{Attempted, MAX_STEPS, Scope};
 use super::{Choice, Core, Decision, Outcome};
 use crate::bugs::bug;
-use crate::cluster::NodeId;
+use crate::cluster::{NodeId, NodeSet};
 use crate::framework::Profile;
 use crate::gang::{Count, GangId, GangSpec};
 use crate::hash::IdMap;
@@ -133,6 +134,11 @@ impl Blocked {
     }
 }
 
+/// Who is tried first.
+fn first_of(candidates: &[Candidate]) -> Option<Candidate> {
+    candidates.first().cloned()
+}
+
 /// What came of seating a gang.
 pub(super) enum Tried {
     /// All that are needed have a seat.
@@ -161,12 +167,12 @@ impl Core {
         let expected = self.lift_expectations(id);
         let fence = self.fence(id, &spec, None);
         let at = Attempted { now, id, spec: &spec, profile: &profile, held: &held, fence };
-        let tried = if spec.has_topology() {
-            let first = candidates.first()?.clone();
-            self.seek(&at, &first, &mut candidates, &mut decision)
-        } else {
-            let scope = Scope::of(vec![Fence::place(at.fence.as_ref())]);
-            self.try_scope(&at, &scope, true, &mut candidates, &mut decision)
+        let calm = self.uncrowded(Seeker::Gang(id)).filter(|_| !spec.accumulate);
+        let (tried, crowded) = match calm {
+            None => {
+                (self.try_gang(&at, &first_of(&candidates)?, &mut candidates, &mut decision), false)
+            }
+            Some(calm) => self.try_calmly(&at, &calm, &mut candidates, &mut decision)?,
         };
         let (mut blocked, kept) = match tried {
             Tried::Seated(seated) => {
@@ -187,7 +193,7 @@ impl Core {
         if let Some(fence) = at.fence.as_ref().filter(|fence| !text.contains(&fence.says)) {
             text += &format!(" ({})", fence.says);
         }
-        let tried_all = !kept && blocked.failure.is_rejected() && !blocked.untried;
+        let tried_all = !kept && !crowded && blocked.failure.is_rejected() && !blocked.untried;
         let mut planned = None;
         if tried_all {
             match self.plan_for_gang(&at, &candidates, &mut blocked, &decision) {
@@ -219,6 +225,51 @@ impl Core {
         let profile = Arc::clone(profile.scheduler_name());
         self.observations.push(Observation::Attempt { profile, result, nanos });
         Some(decision)
+    }
+
+    /// Seats a gang wherever it may be.
+    fn try_gang(
+        &mut self,
+        at: &Attempted<'_>,
+        first: &Candidate,
+        candidates: &mut [Candidate],
+        decision: &mut Decision,
+    ) -> Tried {
+        if at.spec.has_topology() {
+            return self.seek(at, first, candidates, decision);
+        }
+        let scope = Scope::of(vec![Fence::place(at.fence.as_ref())]);
+        self.try_scope(at, &scope, true, candidates, decision)
+    }
+
+    /// The same on nodes where few pods start; elsewhere too if it has room nowhere. Whether
+    /// it has room, and waits for pods to run.
+    fn try_calmly(
+        &mut self,
+        at: &Attempted<'_>,
+        calm: &Arc<NodeSet>,
+        candidates: &mut [Candidate],
+        decision: &mut Decision,
+    ) -> Option<(Tried, bool)> {
+        let first = first_of(candidates)?;
+        let says = format!(
+            "too many pods start on {} nodes",
+            self.cluster.node_count().saturating_sub(calm.len())
+        );
+        let fence = Some(Fence::within(at.fence.as_ref(), calm, says));
+        let narrow = Attempted { fence, ..*at };
+        let tried = self.try_gang(&narrow, &first, candidates, decision);
+        if !matches!(tried, Tried::Failed(_)) {
+            return Some((tried, false));
+        }
+        match self.try_gang(at, &first, candidates, decision) {
+            Tried::Seated(seated) => {
+                seated.iter().rev().for_each(|pod| drop(self.unreserve(*pod)));
+                self.wait_for_starts(at.now, Seeker::Gang(at.id));
+                Some((tried, true))
+            }
+            wider => Some((wider, false)),
+        }
     }
 
     /// Seats a gang within a scope: all that are needed or none, unless what was found may

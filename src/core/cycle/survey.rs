@@ -11,10 +11,10 @@ use smallvec::SmallVec;
 use super::Core;
 use super::seek::Attempted;
 use crate::bugs::bug;
-use crate::cluster::{Budget, GroupId, NodeId};
+use crate::cluster::{Budget, GroupId, NodeId, Protection};
 use crate::framework::{Code, Profile};
 use crate::gang::GangId;
-use crate::hash::IdMap;
+use crate::hash::{IdMap, IdSet};
 use crate::io::Tick;
 use crate::model::{PodId, PodShape, ResId, ShapeId};
 use crate::plugins::names;
@@ -32,6 +32,10 @@ pub(super) struct Survey {
     pub(super) guarded: usize,
     /// Pods that were refused lately.
     refused: usize,
+    /// Pods that may not go now, by what keeps them.
+    protected: BTreeMap<Protection, IdSet<PodId>>,
+    /// When another of them may.
+    pub(super) until: Option<Tick>,
     resources: Vec<ResId>,
     /// Marks by pod.
     marks: IdMap<PodId, u32>,
@@ -42,11 +46,11 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    /// Why no plan was found; nothing if there is nobody of lower priority.
-    pub(super) fn nothing(&self) -> String {
+    /// Why others of lower priority stay: how many, and what keeps them.
+    pub(super) fn stay(&self) -> Vec<String> {
         let spent = |m: &&Mark| m.budget.is_some_and(|b| self.ground.budgets[b as usize] == 0);
         let spent = self.ground.marks.iter().filter(spent).count();
-        let stay: Vec<String> = [
+        [
             (self.guarded, "under two PodDisruptionBudgets"),
             (spent, "whose PodDisruptionBudget forbids it"),
             (self.refused, "whose eviction was refused"),
@@ -54,8 +58,17 @@ impl Survey {
         .into_iter()
         .filter(|(pods, _)| *pods > 0)
         .map(|(pods, why)| format!("{pods} {why}"))
-        .collect();
-        let stay = stay.join(", ");
+        .chain(
+            self.protected
+                .iter()
+                .map(|(by, pods)| format!("{} protected by {}", pods.len(), by.words())),
+        )
+        .collect()
+    }
+
+    /// Why no plan was found; nothing if there is nobody of lower priority.
+    pub(super) fn nothing(&self) -> String {
+        let stay = self.stay().join(", ");
         match (self.ground.marks.is_empty(), stay.is_empty()) {
             (true, true) => String::new(),
             (true, false) => format!("preemption: no pod may go: {stay}"),
@@ -64,6 +77,11 @@ impl Survey {
                 format!("preemption: not enough room even without all that may go; stay: {stay}")
             }
         }
+    }
+
+    /// Whether anybody of lower priority may not go now.
+    pub(super) fn protects(&self) -> bool {
+        !self.protected.is_empty()
     }
 
     fn amounts(&self, shape: &PodShape) -> Amounts {
@@ -212,6 +230,11 @@ impl Core {
             return None;
         }
         if record.priority >= priority {
+            return None;
+        }
+        if let Some(shield) = self.cluster.shield(pod, record, priority) {
+            survey.protected.entry(shield.by).or_default().insert(pod);
+            survey.until = survey.until.into_iter().chain(shield.until).min();
             return None;
         }
         let Ok(budget) = self.guard(survey, pod, record.group) else {

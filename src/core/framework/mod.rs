@@ -6,6 +6,7 @@
 //! beyond what a plugin returns from `pre_filter` and `pre_score`.
 
 mod args;
+mod care;
 mod classes;
 mod events;
 mod extender;
@@ -15,6 +16,7 @@ mod registry;
 mod status;
 
 pub use args::Args;
+pub use care::NodeCare;
 pub use classes::{ClassFilter, ClassKey, ClassScore, Survey, UNRANKED};
 pub use events::{Actions, ClusterEvent, Hint, HintCx, Registration, Resource, Subject};
 pub use extender::{EXTENDER_NAME, ExtenderId, ExtenderSpec, MAX_EXTENDER_SCORE};
@@ -30,7 +32,7 @@ use muster_api::k8s;
 
 use crate::cluster::{Cluster, NodeId, NodeSet, NodeView, VolumePlan};
 use crate::io::{PodRef, Request};
-use crate::model::{Pod, PodId, PodShape};
+use crate::model::{Pod, PodId, PodShape, Predicted};
 
 /// What a plugin computed once for a shape and reads for every node.
 pub type State = Option<Box<dyn Any + Send + Sync>>;
@@ -64,6 +66,11 @@ pub trait Plugin: Send + Sync {
     /// node anew for every pod.
     fn is_cacheable(&self) -> bool {
         true
+    }
+
+    /// What it wants of nodes whose agents are silent and of kubelets that refuse pods.
+    fn node_care(&self) -> Option<NodeCare> {
+        None
     }
 
     /// What it reads of a pod beside its shape, if anything.
@@ -255,6 +262,11 @@ pub trait Score {
         0
     }
 
+    /// What people should know of the score of a node, beside the number.
+    fn note(&self, _state: &State, _shape: &PodShape, _node: NodeView<'_>) -> Option<String> {
+        None
+    }
+
     /// Rating by class, if scores depend on more than shape and node.
     fn by_class(&self) -> Option<&dyn ClassScore> {
         None
@@ -326,6 +338,11 @@ pub trait Reserve {
     /// back with it. Asked after `reserve`.
     fn volumes(&self, _placed: &Placed<'_>) -> Result<Option<VolumePlan>, Status> {
         Ok(None)
+    }
+    /// Devices that the pod is expected to get: nobody else is expected to get them while it
+    /// is on the node and its agent has not seen it. Asked after `volumes`.
+    fn devices(&self, _placed: &Placed<'_>) -> Option<Arc<Predicted>> {
+        None
     }
 }
 

@@ -96,6 +96,7 @@ impl Registry {
             .add_simple(names::NODE_DECLARED_FEATURES, || Arc::new(plugins::NodeDeclaredFeatures));
         registry
             .plugin(names::NODE_NUMA_FIT, plugins::NodeNumaFit::new)
+            .plugin(names::GPU_LINKS, plugins::GpuLinks::new)
             .plugin(names::EXTERNAL_APPROVAL, plugins::ExternalApproval::new)
             .with(
                 names::DEFAULT_PREEMPTION,

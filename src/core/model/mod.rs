@@ -4,6 +4,7 @@
 //! Owns the translation from wire objects to what plugins read. Must never hold
 //! cluster state, or keep a wire object alive longer than its translation.
 
+mod aligned;
 mod features;
 mod intern;
 mod labels;
@@ -11,6 +12,7 @@ mod migration;
 pub mod node_topology;
 mod pod;
 mod ports;
+mod predicted;
 mod related;
 mod requests;
 mod selector;
@@ -25,7 +27,9 @@ pub use intern::{Interner, Sym};
 pub use labels::{LabelSet, Selector};
 pub use migration::{BuiltIn, Migrated, Provisioner, migrate};
 pub use node_topology::NodeTopology;
-pub use pod::{Pod, PodId, PodShape, PodStage, ShapeId, compile_pod, normalized_image_name};
+pub use pod::{
+    Pod, PodId, PodShape, PodStage, Predicted, ShapeId, compile_pod, normalized_image_name,
+};
 pub use ports::HostPort;
 pub use related::{AffinityTerm, PodTerms, Related, Scope, SpreadConstraint, TermId, TermKind};
 pub use requests::{PodRequests, ResId, ResourceTable, Resources, is_scalar_resource};
@@ -33,6 +37,7 @@ pub use selector::{NodeMatcher, NodeTerm, NodeTerms};
 pub use taint::{Effect as TaintEffect, Taint, tolerates};
 pub use volumes::{Disk, PodVolume, PodVolumes};
 
+pub(crate) use aligned::aligned;
 pub(crate) use requests::{amount_of, is_extended_resource};
 pub(crate) use selector::{aggregate, is_empty_term};
 pub use validate::{label_key_errors, label_value_errors};

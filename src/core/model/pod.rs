@@ -9,7 +9,8 @@ use super::requests::is_extended_resource;
 use super::selector::is_empty_term;
 use super::volumes::compile_volumes;
 use super::{
-    Features, HostPort, NodeTerm, NodeTerms, PodRequests, PodVolumes, Related, ResourceTable,
+    Features, HostPort, NodeTerm, NodeTerms, PodRequests, PodVolumes, Related, ResourceTable, Sym,
+    aligned,
 };
 use crate::cluster::{AwayId, GroupId, NodeId, Owner};
 use crate::framework::ProfileId;
@@ -70,6 +71,9 @@ pub struct PodShape {
     pub named: Box<[Box<str>]>,
     /// What plugins read of it beside the rest, by plugin.
     pub facets: Box<[(&'static str, Box<str>)]>,
+    /// What it asks of a kubelet that aligns CPUs, memory and devices, whoever schedules it;
+    /// none if nothing of it is ever aligned.
+    pub aligned: Option<Arc<crate::numa::Pod>>,
     /// What policies say of its scores; filled in by the cluster.
     pub scoring: Option<Arc<Scoring>>,
 }
@@ -106,6 +110,13 @@ impl PodStage {
     }
 }
 
+/// Devices that a pod is expected to get, by resource and id, both sorted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Predicted {
+    /// Resource, and ids of its devices.
+    pub devices: Box<[(Arc<str>, Box<[Arc<str>]>)]>,
+}
+
 /// A pod as the core keeps it.
 #[derive(Clone, Debug)]
 pub struct Pod {
@@ -133,6 +144,12 @@ pub struct Pod {
     pub nominated_told: Option<Arc<str>>,
     /// When the kubelet took it.
     pub started: Option<Tick>,
+    /// Its containers run.
+    pub running: bool,
+    /// It counts among those that start on its node.
+    pub starting: bool,
+    /// Since when it is on its node, if it is starting there.
+    pub placed: Tick,
     /// When it last saved its work.
     pub checkpoint: Option<Tick>,
     /// Its DisruptionTarget condition names a preemption or an eviction.
@@ -159,12 +176,18 @@ pub struct Pod {
     pub group: GroupId,
     /// The gang it is in, if it is ours.
     pub gang: Option<GangId>,
+    /// Its priority class, if it names one.
+    pub class: Option<Sym>,
     /// Its controller.
     pub owner: Option<Owner>,
     /// Whom it has its controller in common with.
     pub crew: Option<crate::cluster::CrewId>,
     /// When it was last compared with other pods and objects.
     pub settled: u64,
+    /// When it was first seen bound.
+    pub bound: Option<Tick>,
+    /// Which devices it is expected to get, while it is on a node.
+    pub predicted: Option<Arc<Predicted>>,
 }
 
 /// The image name with a tag: `:latest` where none is given.
@@ -208,6 +231,7 @@ pub fn compile_pod(
             features: Features::default(),
             named: Box::default(),
             facets: Box::default(),
+            aligned: aligned(pod),
             scoring: None,
         };
     }
@@ -239,6 +263,7 @@ pub fn compile_pod(
         features: Features::required(spec),
         named: named(spec),
         facets: Box::default(),
+        aligned: aligned(pod),
         scoring: None,
     }
 }

@@ -1,5 +1,4 @@
-//! What stands against what when the Topology Manager finds no alignment, and what would
-//! fit instead, in words.
+//! What stands against what when the Topology Manager finds no alignment, in words.
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,8 +35,6 @@ pub enum Clash {
         narrow: (Arc<str>, u64, usize),
         /// The one that needs more.
         wide: (Arc<str>, u64, usize),
-        /// The fewest CPUs that need as many.
-        cpus: Option<usize>,
     },
     /// Enough is free, but not on as few NUMA nodes as an empty machine would need.
     Scattered {
@@ -94,8 +91,7 @@ impl Clash {
         let narrow = with.iter().map(|(ask, _)| least(ask)).min_by_key(|found| found.2)?;
         let wide = with.iter().map(|(ask, _)| least(ask)).max_by_key(|found| found.2)?;
         if narrow.2 != wide.2 {
-            let cpus = (&*narrow.0 == "cpu").then(|| widths.cpus_for(wide.2)).flatten();
-            return Some(Self::Widths { narrow, wide, cpus });
+            return Some(Self::Widths { narrow, wide });
         }
         for (ask, list) in &with {
             if !list.iter().any(|(_, good)| *good) {
@@ -137,12 +133,6 @@ impl Widths<'_> {
             bytes >= ask.amount
         });
         nodes.map_or(sizes.len(), |nodes| nodes + 1)
-    }
-
-    /// The fewest CPUs that need so many NUMA nodes.
-    fn cpus_for(&self, nodes: usize) -> Option<usize> {
-        let all = self.machine.cpus.all().len();
-        (1..=all).find(|&cpus| least_nodes(self.machine, cpus) == nodes)
     }
 
     fn free(&self, ask: &Ask, cpus: &Cpus, devices: &[Devices]) -> Option<u64> {
@@ -198,20 +188,14 @@ impl fmt::Display for Clash {
                 "{} need {nodes} NUMA nodes, this kubelet allows 1",
                 Amount(resource, *asked)
             ),
-            Self::Widths { narrow, wide, cpus } => {
-                write!(
-                    f,
-                    "{} prefers {}, {} need {}",
-                    narrow.0,
-                    nodes(narrow.2),
-                    Amount(&wide.0, wide.1),
-                    wide.2
-                )?;
-                match cpus {
-                    Some(cpus) => write!(f, ": ask for at least {cpus} CPUs"),
-                    None => Ok(()),
-                }
-            }
+            Self::Widths { narrow, wide } => write!(
+                f,
+                "{} prefers {}, {} need {}",
+                narrow.0,
+                nodes(narrow.2),
+                Amount(&wide.0, wide.1),
+                wide.2
+            ),
             Self::Scattered { resource, asked, nodes: count } => write!(
                 f,
                 "{} would fit on {} of an empty machine, but no {} them free",

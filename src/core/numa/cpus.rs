@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 /// A set of CPUs by id. Sets with the same CPUs are equal.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CpuSet {
     /// Without zeros at the end.
     words: SmallVec<[u64; 4]>,
@@ -114,14 +114,14 @@ pub struct Cpu {
 }
 
 /// CPUs that share something: a NUMA node, a socket, a core or a cache.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Group {
     pub(super) id: u16,
     pub(super) cpus: CpuSet,
 }
 
 /// The CPUs of a machine, grouped in each way the kubelet looks at them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CpuLayout {
     pub(super) all: CpuSet,
     pub(super) numas: Vec<Group>,

@@ -11,7 +11,7 @@ use super::mask::Mask;
 pub const DEFAULT_MAX_NODES: usize = 8;
 
 /// The Topology Manager's policy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Policy {
     /// Nothing is aligned.
     #[default]
@@ -25,7 +25,7 @@ pub enum Policy {
 }
 
 /// What is aligned together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// Each container by itself.
     #[default]
@@ -35,7 +35,7 @@ pub enum Scope {
 }
 
 /// Options of the CPU Manager's static policy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CpuOptions {
     /// `full-pcpus-only`.
     pub full_cores_only: bool,
@@ -50,7 +50,7 @@ pub struct CpuOptions {
 }
 
 /// How a kubelet is set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Settings {
     /// The Topology Manager's policy.
     pub policy: Policy,
@@ -84,7 +84,7 @@ impl Default for Settings {
 }
 
 /// A machine and its kubelet, apart from what is in use.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Machine {
     /// How the kubelet is set.
     pub settings: Settings,
@@ -100,7 +100,7 @@ pub struct Machine {
 }
 
 /// A NUMA node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NumaNode {
     /// Its id.
     pub id: u8,
@@ -111,7 +111,7 @@ pub struct NumaNode {
 }
 
 /// A resource that a device plugin serves.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DeviceResource {
     /// Its name.
     pub name: Arc<str>,
@@ -123,7 +123,7 @@ pub struct DeviceResource {
 }
 
 /// A device.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Device {
     /// The plugin's name for it.
     pub id: Arc<str>,
@@ -135,7 +135,7 @@ pub struct Device {
 }
 
 /// What is in use on a machine.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Usage {
     /// CPUs that no container has for itself, reserved ones among them.
     pub shared: CpuSet,
@@ -147,7 +147,7 @@ pub struct Usage {
 }
 
 /// What the Memory Manager knows of a NUMA node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeMemory {
     /// Free bytes per resource, in the order of [`NumaNode::memory`].
     pub free: Vec<u64>,

@@ -18,9 +18,12 @@ mod distribute;
 mod hints;
 mod machine;
 mod mask;
+mod memo;
 mod memory_manager;
+mod orders;
 mod pod;
 mod refusal;
+mod remedy;
 mod take;
 #[cfg(test)]
 mod tests;
@@ -34,6 +37,9 @@ pub use machine::{
     Scope, Settings, Usage,
 };
 pub use mask::Mask;
+pub use memo::Memo;
+pub use orders::{Events, Holding, after, reached};
 pub use pod::{Container, Pod, WholePod};
 pub use refusal::{Cause, Reason};
+pub use remedy::{Remedy, remedy};
 pub use take::reserve;

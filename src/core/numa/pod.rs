@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use super::machine::Machine;
 
 /// A pod as the kubelet's managers see it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Pod {
     /// Its class is Guaranteed: only then do its containers get CPUs and memory of
     /// their own.
@@ -19,7 +19,7 @@ pub struct Pod {
 }
 
 /// What a pod asks for as a whole.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct WholePod {
     /// CPUs; 0 if they are not a whole number.
     pub cpus: u32,
@@ -28,7 +28,7 @@ pub struct WholePod {
 }
 
 /// A container as the kubelet's managers see it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Container {
     /// An init container that goes on beside the others.
     pub sidecar: bool,
@@ -49,6 +49,26 @@ impl Pod {
         self.init.iter().chain(&self.containers)
     }
 
+    /// Whether it would have anything to itself on a machine: CPUs, memory or devices. If not,
+    /// no agent ever reports it.
+    #[must_use]
+    pub fn holds(&self, machine: &Machine) -> bool {
+        let settings = &machine.settings;
+        let managed = self.guaranteed && (settings.pod_level || self.whole.is_none());
+        let served = |name: &str| machine.devices.iter().any(|device| &*device.name == name);
+        let whole = self.whole.as_ref().filter(|_| settings.pod_level);
+        let cpus = whole.map_or(0, |whole| whole.cpus);
+        let memory = whole.is_some_and(|whole| !whole.memory.is_empty());
+        let mut all = self.all();
+        (managed && settings.cpu.is_some() && cpus > 0)
+            || (managed && settings.memory && memory)
+            || all.any(|container| {
+                (managed && settings.cpu.is_some() && container.cpus > 0)
+                    || (managed && settings.memory && !container.memory.is_empty())
+                    || container.devices.iter().any(|(name, count)| *count > 0 && served(name))
+            })
+    }
+
     /// Whether the container at a position of [`Pod::all`] ends before the others
     /// begin: what it had is used again.
     pub(super) fn ends_first(&self, position: usize) -> bool {
@@ -57,7 +77,8 @@ impl Pod {
 
     /// The most that containers hold at one time, by the rule for init containers and
     /// sidecars.
-    pub(super) fn peak(&self, amount: impl Fn(&Container) -> u64) -> u64 {
+    #[must_use]
+    pub fn peak(&self, amount: impl Fn(&Container) -> u64) -> u64 {
         let (mut sidecars, mut peak) = (0, 0);
         for container in &self.init {
             if container.sidecar {

@@ -17,6 +17,14 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::TopologyAffinity,
+        Self::SmtAlignment,
+        Self::EmptyPodSharedPool,
+        Self::UnexpectedAdmission,
+    ];
+
     /// As it stands in the status of a pod.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

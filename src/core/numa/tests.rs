@@ -1,12 +1,14 @@
 //! Known admissions: two NUMA nodes with 16 CPUs, 4 GPUs and 64 GiB each.
 
+use std::sync::Arc;
+
 use super::*;
 
 const GIB: u64 = 1 << 30;
 const GPU: &str = "nvidia.com/gpu";
 const NIC: &str = "example.com/nic";
 
-fn machine(policy: Policy) -> Machine {
+pub(super) fn machine(policy: Policy) -> Machine {
     let cpu =
         |id: u16| Cpu { id, core: id, socket: id / 16, numa: u8::from(id >= 16), uncore: id / 16 };
     let cpus: Vec<Cpu> = (0..32).map(cpu).collect();
@@ -40,7 +42,7 @@ fn machine(policy: Policy) -> Machine {
     }
 }
 
-fn pod(cpus: u32, gpus: u32) -> Pod {
+pub(super) fn pod(cpus: u32, gpus: u32) -> Pod {
     let devices = if gpus > 0 { vec![(GPU.into(), gpus)] } else { Vec::new() };
     let memory = vec![("memory".into(), GIB)];
     let container = Container { cpus, memory, devices, equal: true, sidecar: false };
@@ -173,11 +175,11 @@ fn memory_of_one_node_is_not_joined_with_others() {
 }
 
 #[test]
-fn a_refusal_says_what_clashes_and_what_would_fit() {
+fn a_refusal_says_what_clashes() {
     type Change = fn(&mut Machine, &mut Usage);
     let cases: [(&str, Policy, Pod, Change); 6] = [
         (
-            "cpu prefers 1 NUMA node, 8 nvidia.com/gpu need 2: ask for at least 17 CPUs",
+            "cpu prefers 1 NUMA node, 8 nvidia.com/gpu need 2",
             Policy::Restricted,
             pod(8, 8),
             |_, _| {},
@@ -225,6 +227,71 @@ fn a_refusal_says_what_clashes_and_what_would_fit() {
         let clash = found.refused[0].clash.as_ref().expect("a clash");
         assert_eq!(clash.to_string(), expected);
     }
+}
+
+#[test]
+fn a_remedy_is_what_an_empty_machine_admits() {
+    type Change = fn(&mut Machine, &mut Pod);
+    let cases: [(&str, Policy, Pod, Change); 9] = [
+        ("ask for at least 17 CPUs", Policy::Restricted, pod(8, 8), |_, _| {}),
+        // No number of CPUs is on one NUMA node with eight GPUs.
+        ("ask for at most 4 nvidia.com/gpu", Policy::SingleNumaNode, pod(8, 8), |_, _| {}),
+        ("ask for at most 16 CPUs", Policy::SingleNumaNode, pod(20, 0), |_, _| {}),
+        ("ask for at most 16 CPUs", Policy::Restricted, pod(20, 4), |_, _| {}),
+        // 17 is not a number of whole cores.
+        ("ask for at least 18 CPUs", Policy::Restricted, pod(8, 8), |machine, _| {
+            machine.cpus = CpuLayout::new(&pairs());
+            machine.settings.cpu =
+                Some(CpuOptions { full_cores_only: true, ..CpuOptions::default() });
+        }),
+        ("ask for at least 8 CPUs", Policy::Restricted, pod(7, 4), |machine, _| {
+            machine.cpus = CpuLayout::new(&pairs());
+            machine.settings.cpu =
+                Some(CpuOptions { full_cores_only: true, ..CpuOptions::default() });
+        }),
+        // The kubelet keeps 31 of 32 CPUs for the system: no more can be had.
+        (
+            "ask for a number of CPUs that is not whole",
+            Policy::Restricted,
+            pod(1, 8),
+            |machine, _| {
+                machine.reserved = (0..31).collect();
+            },
+        ),
+        ("ask for at least 65537 MiB of memory", Policy::Restricted, pod(20, 8), |machine, _| {
+            machine.settings.memory = true;
+        }),
+        // Each container by itself would do; the first has to give in.
+        (
+            "ask for at least 9 CPUs in container 1 of 2",
+            Policy::Restricted,
+            pod(8, 4),
+            |machine, pod| {
+                machine.settings.scope = Scope::Pod;
+                pod.containers.push(pod.containers[0].clone());
+            },
+        ),
+    ];
+    for (expected, policy, mut pod, change) in cases {
+        let mut machine = machine(policy);
+        change(&mut machine, &mut pod);
+        let (machine, pod, memo) = (Arc::new(machine), Arc::new(pod), Memo::default());
+        let found = predict(&machine, &machine.unused(), &pod);
+        let remedy = remedy(&memo, &machine, &pod, &found.refused[0]).map(|r| r.to_string());
+        assert_eq!(remedy.as_deref(), Some(expected), "{:?}", found.refused);
+    }
+}
+
+/// 32 CPUs, two on each core.
+fn pairs() -> Vec<Cpu> {
+    let cpu = |id: u16| Cpu {
+        id,
+        core: id / 2 * 2,
+        socket: id / 16,
+        numa: u8::from(id >= 16),
+        uncore: id / 16,
+    };
+    (0..32).map(cpu).collect()
 }
 
 #[test]

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use super::Evict;
 use crate::hash::TextMap;
 use crate::io::{EventRecord, PodRef, Removal, StatusPatch};
+use crate::model::Predicted;
 
 /// Most status patches that may wait: beyond it new ones are dropped. The core asks
 /// again for a condition that the watch does not show.
@@ -34,6 +35,8 @@ pub struct Bind {
     pub node: Arc<str>,
     /// Echoed in the answer.
     pub attempt: u64,
+    /// The devices that the pod is expected to get, if any.
+    pub devices: Option<Arc<Predicted>>,
 }
 
 /// A call about one pod.

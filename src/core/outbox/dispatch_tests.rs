@@ -6,7 +6,7 @@ fn pod(name: &str) -> PodRef {
 }
 
 fn bind(name: &str, attempt: u64) -> PodCall {
-    PodCall::Bind(Bind { pod: pod(name), node: "n".into(), attempt })
+    PodCall::Bind(Bind { pod: pod(name), node: "n".into(), attempt, devices: None })
 }
 
 fn patch(name: &str, message: Option<&str>, nominated: Option<&str>) -> PodCall {

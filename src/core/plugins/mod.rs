@@ -6,6 +6,7 @@
 mod default_binder;
 mod default_preemption;
 mod external_approval;
+mod gpu_links;
 mod image_locality;
 mod inter_pod_affinity;
 pub mod names;
@@ -27,6 +28,7 @@ mod volumes;
 pub use default_binder::DefaultBinder;
 pub use default_preemption::{DefaultPreemption, DefaultPreemptionArgs};
 pub use external_approval::ExternalApproval;
+pub use gpu_links::GpuLinks;
 pub use image_locality::ImageLocality;
 pub use inter_pod_affinity::{InterPodAffinity, InterPodAffinityArgs};
 pub use node_affinity::{NodeAffinity, NodeAffinityArgs};

@@ -14,6 +14,8 @@ pub const TAINT_TOLERATION: &str = "TaintToleration";
 pub const NODE_AFFINITY: &str = "NodeAffinity";
 /// What the kubelet admits; Muster's own, off by default.
 pub const NODE_NUMA_FIT: &str = "NodeNumaFit";
+/// GPUs that talk fast to each other; Muster's own, off by default.
+pub const GPU_LINKS: &str = "GpuLinks";
 /// Host ports.
 pub const NODE_PORTS: &str = "NodePorts";
 /// Resources.

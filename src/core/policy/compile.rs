@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use muster_api::k8s;
 use muster_api::muster::{
-    GangDefaults, MAX_SECONDS, MAX_WEIGHT, PlacementPolicy, PlacementStrategy, SchedulingPolicy,
-    TopologyDefault, TopologyRequest,
+    GangDefaults, MAX_SECONDS, MAX_WEIGHT, PacingPolicy, PlacementPolicy, PlacementStrategy,
+    PreemptionPolicy, SchedulingPolicy, TopologyDefault, TopologyRequest,
 };
 
 use super::Preference;
@@ -71,6 +71,10 @@ pub struct Policy {
     pub topology: Option<Arc<TopologyRequest>>,
     /// What holds for gangs whose group leaves it out.
     pub gang: GangDefaults,
+    /// Whom its pods push out, and when they are pushed out.
+    pub preemption: Option<PreemptionPolicy>,
+    /// How fast its pods are bound and started.
+    pub pacing: Option<PacingPolicy>,
     /// What makes no sense in it.
     pub problem: Option<Box<str>>,
 }
@@ -106,6 +110,8 @@ impl Policy {
         ] {
             sound(within(field, seconds, 1, MAX_SECONDS));
         }
+        sound(spec.preemption.as_ref().map_or(Ok(()), super::preemption::check));
+        sound(spec.pacing.as_ref().map_or(Ok(()), super::pacing::check));
         let weights = spec.score_weights.iter();
         Self {
             name: meta.name.as_str().into(),
@@ -119,6 +125,8 @@ impl Policy {
             placement: placement.unwrap_or_default(),
             topology: topology.unwrap_or_default().map(Arc::new),
             gang: spec.gang(),
+            preemption: spec.preemption.clone(),
+            pacing: spec.pacing.clone(),
             problem,
         }
     }
@@ -147,7 +155,12 @@ fn selector(field: &str, wire: Option<&k8s::LabelSelector>) -> Result<Selector, 
     Selector::compile(Some(wire.unwrap_or(&all))).map_err(|error| format!("{field}: {error}"))
 }
 
-fn within(field: &str, number: Option<i32>, least: i32, most: i32) -> Result<(), String> {
+pub(super) fn within(
+    field: &str,
+    number: Option<i32>,
+    least: i32,
+    most: i32,
+) -> Result<(), String> {
     match number {
         Some(number) if !(least..=most).contains(&number) => {
             Err(format!("{field}: {number} must be between {least} and {most}"))

@@ -2,17 +2,23 @@
 //! come to together.
 //!
 //! Owns the translation from the wire ([`Policy`]), the verdict on each ([`judge()`]) and
-//! the merge ([`Scoring`], [`GangTerms`]). Which policies govern a pod is known to
-//! `cluster/governance.rs`. Must never switch a filter off: a policy weighs scores and
-//! sets what gangs leave out, nothing else.
+//! the merge ([`Scoring`], [`GangTerms`], `preemption`, `pacing`). Which policies govern a pod is known to
+//! `cluster/governance.rs`. Must never switch a filter off: a policy weighs scores, sets
+//! what gangs leave out, and holds preemption and binds back.
 
 mod compile;
 mod judge;
+mod pacing;
+mod preemption;
 #[cfg(test)]
 mod tests;
 
 pub use compile::{Placement, Policy, Thresholds};
 pub use judge::{Judged, MAX_POLICIES, Verdict, judge};
+pub(crate) use pacing::{PaceTerms, pace_terms};
+pub(crate) use preemption::{
+    PreemptorTerms, Rate, VictimTerms, preemptor_terms, protects, victim_terms,
+};
 
 use std::sync::Arc;
 
@@ -123,6 +129,7 @@ pub(crate) fn gang_terms<'a>(policies: impl Iterator<Item = &'a Policy>) -> Gang
 /// higher one has decided is not decided again.
 pub(crate) fn decides<'a>(policies: impl Iterator<Item = Active<'a>>) -> Vec<Vec<String>> {
     let (mut weighed, mut placed, mut near) = (Vec::<Box<str>>::new(), false, false);
+    let (mut preempts, mut paces) = (Vec::new(), Vec::new());
     let each = policies.map(|active| {
         let mut own = Vec::new();
         for (plugin, weight) in &active.policy.weights {
@@ -145,6 +152,8 @@ pub(crate) fn decides<'a>(policies: impl Iterator<Item = Active<'a>>) -> Vec<Vec
             let levels: Vec<String> = levels.into_iter().flatten().collect();
             own.push(format!("topology={}", levels.join(", ")));
         }
+        own.extend(preemption::decides(active.policy, &mut preempts));
+        own.extend(pacing::decides(active.policy, &mut paces));
         own
     });
     each.collect()

@@ -13,6 +13,7 @@ use crate::cluster::NodeId;
 use crate::cycle::Trial;
 use crate::framework::Status;
 use crate::hash::scramble;
+use crate::io::Tick;
 use crate::model::PodId;
 
 /// Best first; ties by a seeded permutation of the nodes.
@@ -34,6 +35,8 @@ struct Entry {
     slot: Slot,
     rejector: Option<usize>,
     budgeted: bool,
+    until: Option<Tick>,
+    protects: bool,
 }
 
 fn one_less<K: Ord>(counts: &mut BTreeMap<K, u32>, key: &K) {
@@ -56,6 +59,10 @@ pub(crate) struct Candidates {
     rejectors: BTreeMap<usize, u32>,
     /// Nodes whose verdict depends on budgets.
     budgeted: BTreeSet<NodeId>,
+    /// When another pod of a node may go, with the node.
+    lapses: BTreeSet<(Tick, NodeId)>,
+    /// How many nodes have lesser pods that may not go now.
+    protecting: usize,
 }
 
 impl Candidates {
@@ -97,8 +104,11 @@ impl Candidates {
         if let Some(plugin) = verdict.rejector {
             *self.rejectors.entry(plugin).or_default() += 1;
         }
+        self.lapses.extend(verdict.until.map(|until| (until, node)));
+        self.protecting += usize::from(verdict.protects);
         let (rejector, budgeted) = (verdict.rejector, verdict.budgeted);
-        self.entries[node.index()] = Entry { slot, rejector, budgeted };
+        let (until, protects) = (verdict.until, verdict.protects);
+        self.entries[node.index()] = Entry { slot, rejector, budgeted, until, protects };
     }
 
     fn forget(&mut self, node: NodeId) {
@@ -119,6 +129,10 @@ impl Candidates {
         if entry.budgeted {
             self.budgeted.remove(&node);
         }
+        if let Some(until) = entry.until {
+            self.lapses.remove(&(until, node));
+        }
+        self.protecting -= usize::from(entry.protects);
     }
 
     /// Plugins that keep the pod off some node whoever leaves it: what they wait for may
@@ -130,6 +144,21 @@ impl Candidates {
     /// Nodes to try again when a budget changed.
     pub(crate) fn budgeted(&self) -> Vec<NodeId> {
         self.budgeted.iter().copied().collect()
+    }
+
+    /// Nodes to try again because another of their pods may go by now.
+    pub(crate) fn lapsed(&self, now: Tick) -> impl Iterator<Item = NodeId> {
+        self.lapses.iter().take_while(move |(until, _)| *until <= now).map(|(_, node)| *node)
+    }
+
+    /// Whether any node has lesser pods that may not go now.
+    pub(crate) fn protects(&self) -> bool {
+        self.protecting > 0
+    }
+
+    /// When another pod of some node may go.
+    pub(crate) fn next_lapse(&self) -> Option<Tick> {
+        self.lapses.first().map(|(until, _)| *until)
     }
 
     /// Candidates, the best first.

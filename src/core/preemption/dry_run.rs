@@ -1,14 +1,16 @@
 //! Who would have to leave one node.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Candidate, start};
 use crate::bugs::bug;
-use crate::cluster::{Budget, Cluster, NodeId};
+use crate::cluster::{Budget, Cluster, NodeId, Protection, Shield};
 use crate::cycle::Trial;
 use crate::framework::Status;
 use crate::hash::TextMap;
+use crate::io::Tick;
 use crate::model::PodId;
 
 /// What a dry run of one node says.
@@ -18,15 +20,44 @@ pub(super) struct Verdict {
     pub(super) rejector: Option<usize>,
     /// Whether budgets had a say.
     pub(super) budgeted: bool,
+    /// When another of its pods may go, if nothing else changes.
+    pub(super) until: Option<Tick>,
+    /// Whether any of its lesser pods may not go now.
+    pub(super) protects: bool,
+}
+
+/// Lesser pods of a node that may not go now.
+#[derive(Default)]
+struct Protected {
+    until: Option<Tick>,
+    by: BTreeSet<Protection>,
+}
+
+impl Protected {
+    fn add(&mut self, Shield { by, until }: Shield) {
+        self.by.insert(by);
+        self.until = self.until.into_iter().chain(until).min();
+    }
+
+    /// What is said of a node that cannot be made to fit: that more could go later.
+    fn instead_of(&self, status: Status) -> Status {
+        if self.by.is_empty() {
+            return status;
+        }
+        let by: Vec<&str> = self.by.iter().map(|by| by.words()).collect();
+        Status::unschedulable(format!("node(s) with protected victims ({})", by.join(", ")))
+    }
 }
 
 /// Takes every pod of lower priority off the node, then lets back as many as can
 /// stay: those that a budget protects first, each time the most important first.
 pub(super) fn dry_run(trial: &mut Trial<'_>, node: NodeId, own: Option<PodId>) -> Verdict {
-    let mut victims = lower_priority(trial, node);
+    let (mut victims, protected_now) = lower_priority(trial, node);
+    let (until, protects) = (protected_now.until, !protected_now.by.is_empty());
     if victims.is_empty() {
         let status = Status::unresolvable("No preemption victims found for incoming pod");
-        return Verdict { result: Err(status), rejector: None, budgeted: false };
+        let result = Err(protected_now.instead_of(status));
+        return Verdict { result, rejector: None, budgeted: false, until, protects };
     }
     let mark = trial.mark();
     for &victim in &victims {
@@ -34,7 +65,8 @@ pub(super) fn dry_run(trial: &mut Trial<'_>, node: NodeId, own: Option<PodId>) -
     }
     if let Err((plugin, status)) = trial.fits(node, own) {
         trial.undo_to(mark);
-        return Verdict { result: Err(status), rejector: Some(plugin), budgeted: false };
+        let result = Err(protected_now.instead_of(status));
+        return Verdict { result, rejector: Some(plugin), budgeted: false, until, protects };
     }
     sort_by_importance(trial.cluster(), &mut victims);
     let (protected, others, budgeted) = split(trial.cluster(), &victims);
@@ -62,15 +94,23 @@ pub(super) fn dry_run(trial: &mut Trial<'_>, node: NodeId, own: Option<PodId>) -
         let violations = u32::try_from(violations).unwrap_or(u32::MAX);
         Ok(Candidate::new(trial.cluster(), node, taken, violations))
     };
-    Verdict { result, rejector: None, budgeted }
+    Verdict { result, rejector: None, budgeted, until, protects }
 }
 
-fn lower_priority(trial: &Trial<'_>, node: NodeId) -> Vec<PodId> {
+/// Those that may go, and what is to be said of those that may not.
+fn lower_priority(trial: &Trial<'_>, node: NodeId) -> (Vec<PodId>, Protected) {
     let (cluster, priority) = (trial.cluster(), trial.shape().priority);
-    let pods = cluster.node(node).pods.iter().copied();
     let equals = bug!(cluster.bugs, VictimOfEqualPriority);
     let below = |p: i32| p < priority || equals && p == priority;
-    pods.filter(|p| cluster.pod(*p).is_some_and(|p| below(p.priority))).collect()
+    let (mut victims, mut stay) = (Vec::new(), Protected::default());
+    for &id in &cluster.node(node).pods {
+        let Some(pod) = cluster.pod(id).filter(|p| below(p.priority)) else { continue };
+        match cluster.shield(id, pod, priority) {
+            Some(shield) => stay.add(shield),
+            None => victims.push(id),
+        }
+    }
+    (victims, stay)
 }
 
 /// The most important first: by priority, then by how long a pod has run. What

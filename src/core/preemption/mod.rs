@@ -16,7 +16,7 @@ pub(crate) use candidates::Candidates;
 
 pub(crate) use dry_run::{budgets_of, protected, sort_by_importance};
 pub(crate) use rule::refusal;
-pub(crate) use whole::{Leaving, bound_by, held, members, units, with_gangs};
+pub(crate) use whole::{Leaving, Stays, bound_by, held, members, units, with_gangs};
 
 use std::cmp::Reverse;
 use std::sync::Arc;

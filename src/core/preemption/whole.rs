@@ -12,6 +12,7 @@ use crate::bugs::bug;
 use crate::cluster::{Cluster, Gang};
 use crate::gang::{Count, GangId, GangSpec};
 use crate::hash::{IdMap, IdSet};
+use crate::io::Tick;
 use crate::model::{Pod, PodId, PodStage};
 
 /// Pods that are on their way out, and not seen to be.
@@ -71,6 +72,12 @@ pub(crate) fn members(cluster: &Cluster, gang: &Gang) -> Result<Vec<PodId>, PodI
     Ok(there)
 }
 
+/// Why some cannot go, and until when if only time has to pass.
+pub(crate) struct Stays {
+    pub(crate) why: String,
+    pub(crate) until: Option<Tick>,
+}
+
 /// The same candidate with all that have to go with its victims; none if nobody has.
 /// `Err` says who would have to and may not.
 pub(crate) fn with_gangs(
@@ -78,26 +85,33 @@ pub(crate) fn with_gangs(
     candidate: &Candidate,
     priority: i32,
     leaving: Leaving<'_>,
-) -> Result<Option<Candidate>, String> {
+) -> Result<Option<Candidate>, Stays> {
     let mut victims = candidate.victims.clone();
     for id in broken(cluster, &candidate.victims, leaving) {
         let Some(gang) = cluster.gang(id).filter(|_| !bug!(cluster.bugs, VictimGangCut)) else {
             continue;
         };
-        let refuse = |pod: PodId, why: &str| {
+        let refuse = |pod: PodId, why: &str, until: Option<Tick>| {
             let name = cluster.pod(pod).map(|p| p.key.to_string()).unwrap_or_default();
             let group = &gang.key;
-            Err(format!(
+            let why = format!(
                 "node(s) need the eviction of all of pod group {group}, of which {name} {why}"
-            ))
+            );
+            Err(Stays { why, until })
         };
         let all = match members(cluster, gang) {
             Ok(all) => all,
-            Err(pod) => return refuse(pod, "is out of reach"),
+            Err(pod) => return refuse(pod, "is out of reach", None),
         };
         let high = |pod: &&PodId| cluster.pod(**pod).is_some_and(|p| p.priority >= priority);
         if let Some(pod) = all.iter().find(high) {
-            return refuse(*pod, "is no less important");
+            return refuse(*pod, "is no less important", None);
+        }
+        let shield = |id: &PodId| cluster.shield(*id, cluster.pod(*id)?, priority);
+        let protected = all.iter().find_map(|id| Some((*id, shield(id)?)));
+        if let Some((pod, shield)) = protected {
+            let why = format!("is protected by {}", shield.by.words());
+            return refuse(pod, &why, shield.until);
         }
         victims.extend(all.into_iter().filter(|pod| !candidate.victims.contains(pod)));
     }

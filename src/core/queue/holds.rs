@@ -50,6 +50,19 @@ impl Queue {
         }
     }
 
+    /// Puts a pod aside that was just taken: it is tried when its hold ends.
+    pub(crate) fn set_aside(&mut self, pod: PodId, message: Arc<str>) {
+        const LABEL: &str = "SetAside";
+        self.in_flight.end(pod);
+        let Some(entry) = self.entries.get_mut(&pod) else {
+            return;
+        };
+        entry.attempts -= 1;
+        let woken = Strategy::Immediately;
+        self.holds.insert(pod, Hold { message, woken, label: LABEL });
+        self.keep_held(pod, woken, LABEL);
+    }
+
     /// Ends a hold: the pod is tried if anything that may help it came meanwhile,
     /// and waits for such an event otherwise.
     pub(crate) fn unhold(&mut self, cx: &QueueCx<'_>, pod: PodId) {

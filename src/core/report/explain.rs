@@ -73,6 +73,9 @@ pub struct GangView {
     /// when the gang found none; at most [`MAX_DOMAINS_SHOWN`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub domains: Vec<DomainView>,
+    /// Whom it would push out, if nobody had to stay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preemption: Option<GangVictimsView>,
 }
 
 /// Most domains that an explanation shows.
@@ -99,7 +102,31 @@ pub struct PreemptionView {
     pub node: String,
     /// All of them.
     pub candidates: BTreeMap<String, VictimsView>,
+    /// Pods of lower priority on nodes that might be freed that may not go now, and what
+    /// protects them; at most [`MAX_PROTECTED_SHOWN`].
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub protected: BTreeMap<String, String>,
+    /// Why nobody goes now although somebody might: what policies say.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub held: String,
 }
+
+/// Whom a gang would push out, as it was when it was last tried.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct GangVictimsView {
+    /// `namespace/name` of each, sorted; at most [`MAX_VICTIMS_SHOWN`].
+    pub victims: Vec<String>,
+    /// How many they are.
+    pub count: usize,
+    /// Why others of lower priority stay: how many, and what keeps them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stay: Vec<String>,
+}
+
+/// Most protected pods that an explanation shows.
+pub const MAX_PROTECTED_SHOWN: usize = 64;
+/// Most victims of a gang that an explanation shows.
+pub const MAX_VICTIMS_SHOWN: usize = 64;
 
 /// Who would have to leave a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -128,6 +155,9 @@ pub struct NodeVerdict {
     /// Their sum; only of nodes that fit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<i64>,
+    /// What plugins say of their scores in words, as which devices the pod would get.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub notes: BTreeMap<&'static str, String>,
 }
 
 fn short(code: Code) -> &'static str {
@@ -343,6 +373,7 @@ fn score(
             total = i64::saturating_add(total, weighted);
         }
         verdict.total = Some(total);
+        verdict.notes = prepared.notes(profile, shape, cluster.view(*node)).collect();
         if total > most {
             (most, best) = (total, Vec::new());
         }

@@ -10,8 +10,8 @@ mod preemption;
 mod views;
 
 pub use explain::{
-    DomainView, Explanation, GangView, MAX_DOMAINS_SHOWN, NodeVerdict, PolicyInForce,
-    PreemptionView, TieSeed, VictimsView,
+    DomainView, Explanation, GangVictimsView, GangView, MAX_DOMAINS_SHOWN, MAX_PROTECTED_SHOWN,
+    MAX_VICTIMS_SHOWN, NodeVerdict, PolicyInForce, PreemptionView, TieSeed, VictimsView,
 };
 pub use fit_error::fit_message;
 pub use observe::{AttemptResult, Observation};

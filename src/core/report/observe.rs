@@ -80,6 +80,18 @@ pub enum Observation {
         /// Seconds of work that they lose.
         lost_seconds: u64,
     },
+    /// Nobody is made to go for a pod or a gang, although somebody might be.
+    PreemptionHeld {
+        /// `delay`, `pause`, `rate`, `protected`, `simulate` or `never`.
+        reason: &'static str,
+    },
+    /// An eviction was not carried out.
+    EvictionRefused {
+        /// `budget`, `unavailable` or `failed`.
+        cause: &'static str,
+        /// It was only asked whether it would be.
+        dry_run: bool,
+    },
     /// A preemption was carried out, or given up.
     PreemptionDone {
         /// `success` or `error`.
@@ -91,6 +103,16 @@ pub enum Observation {
     Quarantined {
         /// The pod and the panic's message.
         error: String,
+    },
+    /// A kubelet refused a pod of ours.
+    Refused {
+        /// The kubelet's reason.
+        reason: &'static str,
+    },
+    /// A node is avoided for a while, because its kubelet refuses pods.
+    NodeAvoided {
+        /// The kubelet's reason.
+        reason: &'static str,
     },
     /// An object could not be understood and was skipped.
     Malformed {

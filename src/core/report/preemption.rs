@@ -1,8 +1,10 @@
 //! What evictions could do for a pod that fits nowhere.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::explain::{Asked, Explanation, PreemptionView, TieSeed, VictimsView, first_of};
+use super::explain::{
+    Asked, Explanation, MAX_PROTECTED_SHOWN, PreemptionView, TieSeed, VictimsView, first_of,
+};
 use crate::cluster::{Cluster, NodeId};
 use crate::cycle::{Prepared, Trial};
 use crate::framework::{Code, ExtensionPoint, Profile};
@@ -46,6 +48,7 @@ pub(super) fn explain(
             }
             drop(trial);
             view = draw(&candidates, cluster, shape.priority, ties);
+            view.protected = protected(cluster, &resolvable, shape.priority);
             said(&candidates, cluster, shape.priority)
         }
     };
@@ -75,7 +78,35 @@ fn draw(
     PreemptionView {
         node: first_of(&best, cluster, ties).map_or_else(String::new, name),
         candidates: victims.collect(),
+        ..PreemptionView::default()
     }
+}
+
+/// Lesser pods of these nodes that may not go now, the first few by name.
+fn protected(
+    cluster: &Cluster,
+    nodes: &BTreeSet<NodeId>,
+    priority: i32,
+) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    if !cluster.may_shield() {
+        return found;
+    }
+    for id in nodes.iter().flat_map(|node| &cluster.node(*node).pods) {
+        let Some(pod) = cluster.pod(*id).filter(|p| p.priority < priority) else { continue };
+        if let Some(shield) = cluster.shield(*id, pod, priority) {
+            let mut why = shield.by.words().to_owned();
+            if let Some(until) = shield.until {
+                let seconds = until.secs() - cluster.now().secs();
+                why += &format!(", for {} more seconds", seconds.max(0));
+            }
+            found.insert(pod.key.to_string(), why);
+        }
+        if found.len() >= MAX_PROTECTED_SHOWN {
+            break;
+        }
+    }
+    found
 }
 
 /// The message: a cycle would carry out the best plan that breaks no budget.
@@ -86,8 +117,8 @@ fn said(candidates: &Candidates, cluster: &Cluster, priority: i32) -> String {
     for candidate in candidates.ranked() {
         let whole = match with_gangs(cluster, candidate, priority, nobody) {
             Ok(whole) => whole,
-            Err(why) => {
-                in_the_way.push(why.into());
+            Err(stays) => {
+                in_the_way.push(stays.why.into());
                 continue;
             }
         };

@@ -72,6 +72,8 @@ pub struct GangCounts {
     pub unschedulable: usize,
     /// Without enough members.
     pub incomplete: usize,
+    /// Room is being freed for them.
+    pub holds: usize,
 }
 
 /// Sizes, for gauges.
@@ -93,6 +95,9 @@ pub struct PendingCounts {
     pub pods: usize,
     /// Nodes known.
     pub nodes: usize,
+    /// Nodes that are avoided because their kubelets refuse pods, counted once for each
+    /// thing that was asked of them.
+    pub avoided: usize,
 }
 
 /// What is said of scheduling policies, and what they say of gangs.

@@ -45,10 +45,7 @@ impl Tree {
     pub(crate) fn build(cluster: &Cluster, keys: &[Box<str>]) -> Self {
         let mut tree = Self::default();
         for key in keys {
-            let level = match cluster.syms.get(key) {
-                Some(key) => Level::build(cluster, key, tree.levels.last()),
-                None => Level { of: vec![NOWHERE; cluster.node_capacity()], ..Level::default() },
-            };
+            let level = Level::build(cluster, key, tree.levels.last());
             if let Some(above) = tree.levels.last_mut() {
                 for (i, domain) in level.domains.iter().enumerate() {
                     above.domains[domain.parent as usize].children.push(i as u32);
@@ -78,15 +75,14 @@ impl Tree {
 }
 
 impl Level {
-    fn build(cluster: &Cluster, key: Sym, above: Option<&Self>) -> Self {
+    fn build(cluster: &Cluster, key: &str, above: Option<&Self>) -> Self {
         let mut of = vec![NOWHERE; cluster.node_capacity()];
         let mut found: IdMap<(u32, Sym), u32> = IdMap::default();
         let mut domains: Vec<(u32, Arc<str>, Vec<NodeId>)> = Vec::new();
         for node in cluster.nodes().iter() {
             let parent = above.map_or(0, |above| above.of[node.index()]);
-            let Some(value) = cluster.node(node).label(key).filter(|_| parent != NOWHERE) else {
-                continue;
-            };
+            let value = cluster.level_value(node, key).filter(|_| parent != NOWHERE);
+            let Some(value) = value else { continue };
             let domain = *found.entry((parent, value)).or_insert_with(|| {
                 domains.push((parent, Arc::clone(cluster.syms.text(value)), Vec::new()));
                 domains.len() as u32 - 1

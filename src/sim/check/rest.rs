@@ -111,7 +111,9 @@ impl<'a> Truth<'a> {
     /// say.
     fn could_make_room(&self, pod: &Pod) -> Option<&'a str> {
         let never = pod.spec.preemption_policy.as_deref() == Some("Never");
-        if never || !self.rules.has("DefaultPreemption") {
+        // Policies may protect victims, or slow evictions down: for how long is not known here.
+        let restrained = self.api.preemption_is_restrained();
+        if never || restrained || !self.rules.has("DefaultPreemption") {
             return None;
         }
         // While somebody leaves the node where it is expected it asks nobody else.

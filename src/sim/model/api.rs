@@ -9,8 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_api::k8s::{Node, Pod, PodCondition, Time};
+use muster_api::muster::annotations::PREDICTED_DEVICES;
 use muster_api::muster::{ClusterTopology, SchedulingPolicy};
 use muster_core::io::{Condition, Kind, Object, PodRef, StatusPatch, Tick};
+use muster_core::model::Predicted;
 
 use super::budget::StoredBudget;
 use super::errors::{ApiError, bind_uid, patch_uid};
@@ -118,6 +120,7 @@ pub(crate) struct Api {
     pub(super) classes: Vec<Arc<Object>>,
     pub(super) policies: BTreeMap<String, SchedulingPolicy>,
     pub(super) topologies: BTreeMap<String, ClusterTopology>,
+    pub(super) reports: BTreeMap<String, Arc<Object>>,
     pub(super) groups: Groups,
     log: Option<Log>,
 }
@@ -310,8 +313,13 @@ impl Api {
         self.tell(Notice::Pod { id, facts, object, deleted: false, broken: false });
     }
 
-    /// The binding subresource.
-    pub(crate) fn bind(&mut self, pod: &PodRef, node: &str) -> Result<PodId, ApiError> {
+    /// The binding subresource; its annotations are added to the pod's.
+    pub(crate) fn bind(
+        &mut self,
+        pod: &PodRef,
+        node: &str,
+        devices: Option<&Predicted>,
+    ) -> Result<PodId, ApiError> {
         let name = &pod.name;
         let conflict = |why: &str| Err(ApiError::conflict("pods/binding", name, why));
         let found = self.pod_ids.get(&key(&pod.namespace, name)).copied();
@@ -337,6 +345,10 @@ impl Api {
             node.clone_into(&mut pod.spec.node_name);
             pod.status.nominated_node_name.clear();
             set_condition(pod, true, "", "");
+            if let Some(devices) = devices {
+                let key = PREDICTED_DEVICES.to_owned();
+                pod.metadata.annotations.insert(key, devices.text());
+            }
         });
         Ok(id)
     }

@@ -9,11 +9,12 @@ use muster_api::k8s::{Node, Pod};
 use muster_core::io::Tick;
 
 use super::api::{Api, Notice, PodId};
+use super::machines::Machines;
 use super::objects::is_terminal;
 use super::requests::{Amounts, amounts, pod_requests};
 use crate::faults::Faults;
 use crate::rng::Rng;
-use crate::scenario::Fault;
+use crate::scenario::{Fault, GPU};
 use crate::time::{MILLISECOND, Micros, SECOND};
 
 /// Pulling and starting takes this long, drawn evenly.
@@ -52,6 +53,8 @@ pub(crate) struct Kubelets {
     ending: BTreeSet<PodId>,
     /// Nodes whose kubelet is silent, and what it will do when it is back.
     silent: BTreeMap<String, Vec<Timer>>,
+    /// GPUs, and who has them.
+    pub(crate) machines: Machines,
 }
 
 impl Kubelets {
@@ -63,6 +66,7 @@ impl Kubelets {
             admitted: BTreeSet::new(),
             ending: BTreeSet::new(),
             silent: BTreeMap::new(),
+            machines: Machines::new(rng),
         }
     }
 
@@ -81,6 +85,7 @@ impl Kubelets {
         self.tracked.remove(&pod);
         self.admitted.remove(&pod);
         self.ending.remove(&pod);
+        self.machines.release(pod);
     }
 
     /// A watch tells the kubelets of a change; they answer with what they will do.
@@ -170,6 +175,12 @@ impl Kubelets {
                 faults.counts.misfits += u64::from(misfit);
                 if misfit || faults.strikes(now, Fault::KubeletRefuses) {
                     api.set_phase(now, pod, "Failed"); // OutOfcpu and its like
+                    return None;
+                }
+                let gpus = pod_requests(&stored.object.spec).get(GPU).copied().unwrap_or(0);
+                let gpus = usize::try_from(gpus).unwrap_or(0);
+                if !self.machines.admit(&node.metadata.name, pod, &stored.object, gpus) {
+                    api.set_phase(now, pod, "Failed"); // UnexpectedAdmissionError
                     return None;
                 }
                 self.admitted.insert(pod);

@@ -14,7 +14,7 @@ use super::errors::ApiError;
 use super::objects::is_ended_member;
 
 /// The kinds that a scheduler may watch in a simulation.
-pub(crate) const WATCHED: [Kind; 8] = [
+pub(crate) const WATCHED: [Kind; 9] = [
     Kind::Node,
     Kind::Pod,
     Kind::PodDisruptionBudget,
@@ -23,6 +23,7 @@ pub(crate) const WATCHED: [Kind; 8] = [
     Kind::EndedMember,
     Kind::SchedulingPolicy,
     Kind::ClusterTopology,
+    Kind::NodeTopology,
 ];
 
 /// The kinds that it does watch: pod groups, their members that have ended, policies and
@@ -32,6 +33,7 @@ pub(crate) struct Served {
     pub(crate) groups: bool,
     pub(crate) policies: bool,
     pub(crate) topologies: bool,
+    pub(crate) reports: bool,
 }
 
 impl Served {
@@ -40,6 +42,7 @@ impl Served {
             Kind::PodGroup | Kind::EndedMember => self.groups,
             Kind::SchedulingPolicy => self.policies,
             Kind::ClusterTopology => self.topologies,
+            Kind::NodeTopology => self.reports,
             _ => true,
         })
     }

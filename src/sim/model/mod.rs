@@ -5,6 +5,7 @@
 //! with what it will do and when. Must never look into the scheduler, and never
 //! reach it but through `crate::link`.
 
+mod allocator;
 pub(crate) mod api;
 pub mod budget;
 pub(crate) mod cluster;
@@ -14,7 +15,10 @@ pub(crate) mod groups;
 pub(crate) mod jobs;
 pub(crate) mod kubelet;
 pub(crate) mod log;
+pub(crate) mod machines;
 pub(crate) mod objects;
 mod policies;
 pub(crate) mod requests;
 pub mod server;
+
+pub use machines::GpuCounts;

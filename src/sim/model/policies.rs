@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use muster_api::k8s::{ObjectMeta, Pod, PriorityClass};
-use muster_api::muster::{ClusterTopology, SchedulingPolicy};
+use muster_api::muster::{ClusterTopology, NodeTopology, SchedulingPolicy};
 use muster_core::io::{Kind, Object, Tick};
 
 use super::api::{Api, Notice, timestamp};
@@ -41,7 +41,7 @@ impl Api {
         let policies = policies.map(|p| Arc::new(Object::SchedulingPolicy(p.clone())));
         let topologies = self.topologies.values();
         let topologies = topologies.map(|t| Arc::new(Object::ClusterTopology(t.clone())));
-        let others = others.chain(policies).chain(topologies);
+        let others = others.chain(policies).chain(topologies).chain(self.reports.values().cloned());
         budgets.chain(others).filter(move |object| object.kind() == kind)
     }
 
@@ -64,6 +64,11 @@ impl Api {
         let object = Arc::new(Object::PriorityClass(class));
         self.classes.push(Arc::clone(&object));
         self.tell(Notice::Object { object, deleted: false, broken: false });
+    }
+
+    /// Whether any policy speaks of preemption.
+    pub(crate) fn preemption_is_restrained(&self) -> bool {
+        self.policies.values().any(|policy| policy.spec.preemption.is_some())
     }
 
     /// Somebody creates a scheduling policy, or changes it.
@@ -96,6 +101,26 @@ impl Api {
         self.topologies.insert(name, topology.clone());
         let object = Arc::new(Object::ClusterTopology(topology));
         self.tell(Notice::Object { object, deleted: false, broken: false });
+    }
+
+    /// An agent says what a node is inside.
+    pub(crate) fn put_report(&mut self, mut report: NodeTopology) {
+        report.metadata.resource_version = self.next_revision();
+        let name = report.metadata.name.clone();
+        let object = Arc::new(Object::NodeTopology(report));
+        self.reports.insert(name, Arc::clone(&object));
+        self.tell(Notice::Object { object, deleted: false, broken: false });
+    }
+
+    /// A node is gone, and with it what was said of it.
+    pub(crate) fn delete_report(&mut self, node: &str) {
+        let Some(object) = self.reports.remove(node) else { return };
+        if let Object::NodeTopology(report) = &*object {
+            let mut report = report.clone();
+            report.metadata.resource_version = self.next_revision();
+            let object = Arc::new(Object::NodeTopology(report));
+            self.tell(Notice::Object { object, deleted: true, broken: false });
+        }
     }
 
     /// Somebody deletes a topology.
@@ -154,6 +179,14 @@ impl Api {
             policy.metadata.resource_version = version;
             let object = Arc::new(Object::SchedulingPolicy(policy.clone()));
             return self.tell(Notice::Object { object, deleted: false, broken: false });
+        }
+        if let Object::NodeTopology(_) = object {
+            if let Some(Object::NodeTopology(own)) = self.reports.get(&meta.name).map(|own| &**own)
+            {
+                let own = own.clone();
+                self.put_report(own);
+            }
+            return;
         }
         if let Object::ClusterTopology(_) = object {
             let version = self.next_revision();

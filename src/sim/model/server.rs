@@ -194,7 +194,7 @@ impl Server {
         let current = self.pod(namespace, name)?.metadata.uid;
         let uid = uid.unwrap_or(&current).into();
         let pod = PodRef { namespace: namespace.into(), name: name.into(), uid };
-        self.api.bind(&pod, node).map(drop)
+        self.api.bind(&pod, node, None).map(drop)
     }
 
     /// The status subresource, as a scheduler patches it.

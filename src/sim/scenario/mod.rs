@@ -15,6 +15,7 @@
 //!     labels: {rack: "r{i/2}"}
 //!     taints: [{key: gpu, effect: NoSchedule}]
 //!     allocatable: {cpu: 96, memory: 1Ti, nvidia.com/gpu: 8}
+//!     machine: hgx           # an agent reports what the node is inside; GPUs have ids
 //! workloads:
 //!   - name: train
 //!     kind: Job              # or Pod
@@ -46,6 +47,7 @@ mod cursor;
 mod events;
 mod faults;
 mod groups;
+mod machine;
 mod nodes;
 mod pods;
 mod policies;
@@ -60,6 +62,7 @@ use std::fmt;
 pub use events::{Action, ClusterEvent, NodeChange};
 pub use faults::{BLOWS, Blow, Fault, FaultPlan};
 pub use groups::GroupSpec;
+pub use machine::{GPU, Machine};
 pub use nodes::NodeGroup;
 pub(crate) use pods::SCHEDULER_NAME;
 pub use scheduler::{ReloadSpec, SchedulerSpec};
@@ -241,6 +244,15 @@ impl Scenario {
     /// Whether there is ever a scheduling policy.
     pub(crate) fn has_policies(&self) -> bool {
         self.events.iter().any(|event| matches!(event.action, Action::Policy(_)))
+    }
+
+    /// Whether any node has an agent.
+    pub(crate) fn has_machines(&self) -> bool {
+        let added = self.events.iter().filter_map(|event| match &event.action {
+            Action::Add(group) => Some(group),
+            _ => None,
+        });
+        self.nodes.iter().chain(added).any(|group| group.machine.is_some())
     }
 
     /// Whether there is ever a cluster topology.

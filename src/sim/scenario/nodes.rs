@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use muster_api::k8s::{Quantity, ResourceList, Taint};
 
 use super::cursor::Cursor;
-use super::{Action, Scenario, ScenarioError, Template};
+use super::{Action, Machine, Scenario, ScenarioError, Template};
 use crate::limits::{MAX_LABELS, MAX_NODES, MAX_TAINTS};
 
 /// The label that `zone` is short for.
@@ -28,6 +28,8 @@ pub struct NodeGroup {
     pub allocatable: ResourceList,
     /// Cordoned from the beginning.
     pub unschedulable: bool,
+    /// What each is inside, if an agent says it.
+    pub machine: Option<Machine>,
 }
 
 impl NodeGroup {
@@ -40,6 +42,7 @@ impl NodeGroup {
             "taints",
             "allocatable",
             "unschedulable",
+            "machine",
         ])?;
         let name_at = fields.need("name", "e.g. gpu-{i}")?;
         let name = template(&name_at)?;
@@ -82,7 +85,9 @@ impl NodeGroup {
         allocatable.entry("pods".to_owned()).or_insert(Quantity::from_units(DEFAULT_PODS));
         let unschedulable = fields.get("unschedulable").map_or(Ok(false), |u| u.bool())?;
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        Ok(Self { name, count, labels, taints, allocatable, unschedulable })
+        let machine = fields.get("machine").map(|m| Machine::decode(&m, &allocatable));
+        let machine = machine.transpose()?;
+        Ok(Self { name, count, labels, taints, allocatable, unschedulable, machine })
     }
 
     /// Names of all its nodes.

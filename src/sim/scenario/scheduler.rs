@@ -1,6 +1,7 @@
 //! The `scheduler` section: how many processes there are and how they are set up.
 
 use muster_core::framework::{PluginArgs, Registry};
+use muster_core::plugins::ScoringStrategy;
 use muster_core::{Backoff, Config, Profile};
 
 use super::ScenarioError;
@@ -22,6 +23,10 @@ pub struct SchedulerSpec {
     pub retry_unschedulable: i64,
     /// Default plugins that are left out.
     pub without: Vec<String>,
+    /// Plugins beside the default ones, with the weights of their scores.
+    pub with: Vec<(String, i64)>,
+    /// How NodeResourcesFit scores.
+    pub strategy: ScoringStrategy,
     /// Whether preemption may break disruption budgets.
     pub allow_budget_violations: bool,
 }
@@ -35,6 +40,8 @@ impl Default for SchedulerSpec {
             max_backoff: config.backoff.max_secs,
             retry_unschedulable: config.max_in_unschedulable_secs,
             without: Vec::new(),
+            with: Vec::new(),
+            strategy: ScoringStrategy::default(),
             allow_budget_violations: false,
         }
     }
@@ -78,6 +85,19 @@ fn left_out(list: &Cursor<'_>) -> Result<Vec<String>, ScenarioError> {
     Ok(without)
 }
 
+/// Plugins beside the default ones: name and weight.
+fn added(map: &Cursor<'_>) -> Result<Vec<(String, i64)>, ScenarioError> {
+    let mut with = Vec::new();
+    for (name, weight) in map.map(MAX_LABELS)? {
+        let default = Profile::defaults().iter().any(|(known, _)| *known == name);
+        if default || !Registry::in_tree().has(name) {
+            return Err(weight.error(format!("{name:?} is no plugin that can be added")));
+        }
+        with.push((name.to_owned(), weight.int(1, 100)?));
+    }
+    Ok(with)
+}
+
 /// What a scheduler cannot do without.
 const NEEDED: [&str; 2] = ["PrioritySort", "DefaultBinder"];
 
@@ -89,6 +109,8 @@ impl SchedulerSpec {
             "maxBackoff",
             "retryUnschedulableAfter",
             "without",
+            "with",
+            "strategy",
             "allowBudgetViolations",
         ])?;
         let mut spec = Self::default();
@@ -103,6 +125,19 @@ impl SchedulerSpec {
         spec.retry_unschedulable = seconds("retryUnschedulableAfter", spec.retry_unschedulable)?;
         if let Some(without) = fields.get("without") {
             spec.without = left_out(&without)?;
+        }
+        if let Some(with) = fields.get("with") {
+            spec.with = added(&with)?;
+        }
+        if let Some(strategy) = fields.get("strategy") {
+            spec.strategy = match strategy.text()? {
+                "LeastAllocated" => ScoringStrategy::LeastAllocated,
+                "MostAllocated" => ScoringStrategy::MostAllocated,
+                other => {
+                    let rule = "write LeastAllocated or MostAllocated";
+                    return Err(strategy.error(format!("{other:?} is not known here; {rule}")));
+                }
+            };
         }
         if let Some(allow) = fields.get("allowBudgetViolations") {
             spec.allow_budget_violations = allow.bool()?;
@@ -132,8 +167,11 @@ impl SchedulerSpec {
     #[allow(clippy::needless_update, reason = "with seeded bugs there is one field more")]
     pub fn config(&self, seed: u64) -> Config {
         let plugins = Profile::defaults().iter().copied().filter(|(name, _)| self.has(name));
+        let plugins =
+            plugins.chain(self.with.iter().map(|(name, weight)| (name.as_str(), *weight)));
         let (mut args, registry) = (PluginArgs::default(), Registry::in_tree());
         args.default_preemption.allow_budget_violations = self.allow_budget_violations;
+        args.fit.strategy = self.strategy.clone();
         let profile = Profile::build(SCHEDULER_NAME, plugins, &args, &registry)
             .unwrap_or_else(|_| Profile::default_named(SCHEDULER_NAME));
         Config {

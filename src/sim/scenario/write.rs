@@ -7,6 +7,7 @@ use std::fmt::Write;
 
 use muster_api::k8s::{Pod, PriorityClass, ResourceList, Taint};
 use muster_api::muster::Role;
+use muster_core::plugins::ScoringStrategy;
 use serde_json::{Map, Value, json};
 
 use super::{Action, Blow, ClusterEvent, Fault, GroupSpec, NodeGroup, Scenario, Shape, Workload};
@@ -32,14 +33,18 @@ fn taints(list: &[Taint]) -> Value {
 fn node(group: &NodeGroup) -> Value {
     let labels: Map<String, Value> =
         group.labels.iter().map(|(key, value)| (key.clone(), json!(value.text()))).collect();
-    json!({
+    let mut node = json!({
         "name": group.name.text(),
         "count": group.count,
         "labels": labels,
         "taints": taints(&group.taints),
         "allocatable": resources(&group.allocatable),
         "unschedulable": group.unschedulable,
-    })
+    });
+    if let Some(machine) = group.machine {
+        node["machine"] = json!(machine.name());
+    }
+    node
 }
 
 fn pod_spec(pod: &Pod) -> Value {
@@ -256,6 +261,12 @@ impl Scenario {
             "retryUnschedulableAfter": seconds(s.retry_unschedulable),
             "without": s.without,
         });
+        if !s.with.is_empty() {
+            scheduler["with"] = s.with.iter().map(|(name, w)| (name.clone(), json!(w))).collect();
+        }
+        if s.strategy == ScoringStrategy::MostAllocated {
+            scheduler["strategy"] = json!("MostAllocated");
+        }
         if s.allow_budget_violations {
             scheduler["allowBudgetViolations"] = json!(true);
         }

@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_api::k8s::{PriorityClass, Quantity, ResourceList, Taint};
+use muster_core::plugins::ScoringStrategy;
 
 use super::focus::Focus;
-use super::{contend, gangs, near, pods, policies};
+use super::{contend, gangs, limits, near, pods, policies};
 use crate::model::budget::{Amount, Budget};
 use crate::rng::Rng;
 use crate::scenario::{
@@ -98,13 +99,18 @@ pub fn draw(seed: u64) -> Scenario {
         gangs::draw(&mut chances, span, focus.gangs, &mut workloads, &mut events);
     }
     let mut chances = Draw(Rng::new(seed).split("policies", 0));
-    if chances.chance(policies::WORLDS) {
+    let governed = chances.chance(policies::WORLDS);
+    if governed {
         policies::draw(&mut chances, span, &mut events);
     }
     let mut chances = Draw(Rng::new(seed).split("topology", 0));
     near::draw(&mut chances, &nodes, &mut workloads, &mut events);
     let mut chances = Draw(Rng::new(seed).split("levels", 0));
     near::draw_more(&mut chances, span, &mut workloads, &mut events);
+    let mut chances = Draw(Rng::new(seed).split("limits", 0));
+    if !governed && chances.chance(limits::WORLDS) {
+        limits::draw(&mut chances, span, &mut events);
+    }
     // A scheduler that is blind to taints puts pods back on a node that is not ready, from
     // where they are driven again, for as long as it stays so.
     let blind = |without: &[String]| without.iter().any(|plugin| plugin == "TaintToleration");
@@ -173,6 +179,7 @@ fn draw_nodes(draw: &mut Draw) -> Vec<NodeGroup> {
                 taints: taints(draw),
                 allocatable: allocatable(draw),
                 unschedulable: draw.chance(8),
+                machine: None,
             })
         })
         .collect()
@@ -186,6 +193,8 @@ fn draw_scheduler(draw: &mut Draw) -> SchedulerSpec {
         max_backoff: initial + draw.one(&[0, 1, 4, 8]),
         retry_unschedulable: draw.one(&[5, 30, 300, 3600]),
         without: Vec::new(),
+        with: Vec::new(),
+        strategy: ScoringStrategy::default(),
         allow_budget_violations: false,
     };
     if draw.chance(30) {

@@ -12,6 +12,7 @@ mod contend;
 mod draw;
 mod focus;
 mod gangs;
+mod limits;
 mod near;
 mod pods;
 mod policies;

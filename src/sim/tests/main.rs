@@ -5,8 +5,10 @@
 
 mod bugs;
 mod golden;
+mod gpus;
 mod properties;
 mod scenarios;
+mod storms;
 mod swarm;
 
 use muster_sim::report::{Summary, to_json, to_text};

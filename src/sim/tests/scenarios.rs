@@ -66,6 +66,22 @@ fn errors_say_where_what_and_what_to_write_instead() {
             "nodes[0].allocatable.gpu: not a resource name; did you mean \"nvidia.com/gpu\"?",
         ),
         (
+            node("name: a, allocatable: {cpu: 1, memory: 1Gi}, machine: dgx"),
+            "nodes[0].machine: \"dgx\" is no machine; write hgx",
+        ),
+        (
+            node("name: a, allocatable: {cpu: 1, memory: 1Gi, nvidia.com/gpu: 4}, machine: hgx"),
+            "nodes[0].machine: an hgx has 8 GPUs, and allocatable says 4; write nvidia.com/gpu: 8",
+        ),
+        (
+            error(&format!("{NODES}{PODS}scheduler: {{with: {{NodeName: 1}}}}")),
+            "scheduler.with.NodeName: \"NodeName\" is no plugin that can be added",
+        ),
+        (
+            error(&format!("{NODES}{PODS}scheduler: {{strategy: Most}}")),
+            "scheduler.strategy: \"Most\" is not known here; write LeastAllocated or MostAllocated",
+        ),
+        (
             node("name: a, allocatable: {cpu: 1, memory: 1gb}"),
             "nodes[0].allocatable.memory: quantity \"1gb\" must match",
         ),

@@ -180,7 +180,7 @@ impl Driver {
     pub(super) fn look(&mut self) {
         for effect in self.core.take_effects() {
             match effect {
-                Effect::Bind { pod, node, attempt } => {
+                Effect::Bind { pod, node, attempt, .. } => {
                     self.binds.push((pod, node.to_string(), attempt));
                 }
                 Effect::Call { token, request: Request::Evict { victim, how }, .. } => {

@@ -114,7 +114,7 @@ impl History {
     }
 
     fn bind(&mut self, name: &str, node: &str, attempt: u64) -> &mut Self {
-        self.effect(&Effect::Bind { pod: key(name), node: node.into(), attempt })
+        self.effect(&Effect::Bind { pod: key(name), node: node.into(), attempt, devices: None })
     }
 
     fn event(&mut self, name: &str, reason: &'static str, note: &str) -> &mut Self {

@@ -9,10 +9,18 @@ use crate::bugs::Bug;
 const SEEDS: u64 = 480;
 /// Seeds within which a mistake must be found.
 const WITHIN: u64 = 200;
-/// What one process cannot see of itself, and what needs gangs that push others out, which
-/// few histories have: the swarm finds them.
-const UNSEEN: &[Bug] =
-    &[Bug::GangEventLost, Bug::GangVictimSuperfluous, Bug::GangBudgetIgnored, Bug::GangPlansTwice];
+/// What one process cannot see of itself, and what needs gangs that push others out or
+/// policies that hold preemption back, which few histories have: the swarm finds them.
+const UNSEEN: &[Bug] = &[
+    Bug::GangEventLost,
+    Bug::GangVictimSuperfluous,
+    Bug::GangBudgetIgnored,
+    Bug::GangPlansTwice,
+    Bug::ShieldIgnored,
+    Bug::RateIgnored,
+    Bug::DelayIgnored,
+    Bug::SimulateIgnored,
+];
 
 #[allow(clippy::disallowed_methods, reason = "how long a test runs is up to whoever runs it")]
 fn number(name: &str, default: u64) -> u64 {

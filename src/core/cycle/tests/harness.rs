@@ -37,9 +37,12 @@ impl Harness {
     }
 
     pub(super) fn with(profile: Profile) -> Self {
-        let core = Core::new(Config { profiles: vec![profile], ..Config::default() });
+        Self::of(Config { profiles: vec![profile], ..Config::default() })
+    }
+
+    pub(super) fn of(config: Config) -> Self {
         Self {
-            core,
+            core: Core::new(config),
             now: Tick::default().after_secs(START),
             version: 0,
             pods: BTreeMap::new(),
@@ -107,6 +110,21 @@ impl Harness {
         self.apply(Input::Pod(Change::Delete(key)));
     }
 
+    /// Whether a pod was sent and is not gone.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.pods.contains_key(name)
+    }
+
+    /// A pod has ended: it is still there, and no pod for anybody.
+    pub(super) fn forget(&mut self, name: &str) {
+        self.pods.remove(name);
+    }
+
+    /// Pods as last sent.
+    pub(super) fn known(&self) -> Vec<k8s::Pod> {
+        self.pods.values().cloned().collect()
+    }
+
     pub(super) fn relist(&mut self, kind: Kind, items: impl FnOnce(&mut Self)) {
         self.apply(Input::RelistStarted(kind));
         items(self);
@@ -149,9 +167,10 @@ impl Harness {
     /// Nominations are not shown: see `nominated`.
     fn text(&mut self, effect: &Effect) -> Option<String> {
         let text = match effect {
-            Effect::Bind { pod, node, attempt } => {
+            Effect::Bind { pod, node, attempt, devices } => {
                 self.binds.insert(pod.name.to_string(), (pod.clone(), *attempt));
-                format!("bind {pod} -> {node}")
+                let devices = devices.as_ref().map(|set| format!(" {}", set.text()));
+                format!("bind {pod} -> {node}{}", devices.unwrap_or_default())
             }
             Effect::Group(says) => {
                 let gave_up = if says.gave_up { " (gave up)" } else { "" };

@@ -402,7 +402,7 @@ impl World {
         assert!(known.ours, "an effect on a stranger's pod: {effect:?}");
         assert_eq!(*known.wire.metadata.uid, *pod.uid, "an effect on an older pod: {effect:?}");
         match effect {
-            Effect::Bind { pod, node, attempt } => {
+            Effect::Bind { pod, node, attempt, .. } => {
                 let (node, old) = (node.to_string(), self.holds.get(&name).cloned());
                 assert!(!known.seen_bound, "{name} is bound already");
                 if old.as_ref() != Some(&node) {

@@ -340,8 +340,13 @@ impl NodeTopology {
     /// What a pod has, if the agent has seen it.
     #[must_use]
     pub fn pod(&self, uid: &str) -> Option<&PodHolding> {
-        let at = self.pods.binary_search_by(|pod| (*pod.uid).cmp(uid)).ok()?;
-        Some(&self.pods[at])
+        Some(&self.pods[self.pod_at(uid)?])
+    }
+
+    /// The position in [`NodeTopology::pods`] of a pod that the agent has seen.
+    #[must_use]
+    pub fn pod_at(&self, uid: &str) -> Option<usize> {
+        self.pods.binary_search_by(|pod| (*pod.uid).cmp(uid)).ok()
     }
 
     /// Devices of a resource that come by a device plugin.

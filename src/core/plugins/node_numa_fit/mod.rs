@@ -1,55 +1,37 @@
 //! NodeNumaFit: no pod goes where the kubelet would refuse it.
 //!
-//! A plugin of Muster's own, off by default. What a node is inside comes from its
-//! [`NodeTopology`](crate::model::NodeTopology); what its kubelet would do with a pod from
-//! [`numa::predict`]. Pods that are on the node and that the agent has not seen yet are put
-//! there first, in every order in which they may arrive: only if the kubelet admits all of
-//! them whatever the order, and whatever device each gets, does another one go beside them.
+//! A plugin of Muster's own, off by default. What a node is inside comes from its newest report
+//! and the pods on it ([`Inside`]); what its kubelet would do with a pod from the predictor
+//! ([`numa`]). Pods that are on the node and that the agent has not seen yet come first, in every
+//! order in which they may arrive: only if the kubelet admits all of them whatever the order,
+//! and whatever device each gets, does another one go beside them.
 //!
 //! Must never let a pod pass because something took too long to predict.
 
-mod orders;
-mod pod;
-mod read;
+mod args;
+mod score;
+mod words;
 
 use std::sync::Arc;
 
-use serde::Deserialize;
+use smallvec::SmallVec;
 
 use super::names;
-use crate::cluster::{Cluster, NodeView};
+use crate::bugs::{Bugs, bug};
+use crate::cluster::{Cluster, Inside, NodeView};
 use crate::framework::{
-    Actions, Args, Facet, Filter, Plugin, PreFilter, PreFilterResult, PreScoreResult, Registration,
+    Actions, Args, Filter, NodeCare, Plugin, PreFilter, PreFilterResult, Registration,
     RegistryError, Resource, Score, State, Status,
 };
 use crate::model::PodShape;
 use crate::numa;
-
-/// What becomes of nodes of which too little is known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-enum Unknown {
-    /// They are judged by the other plugins alone.
-    #[default]
-    Allow,
-    /// Pods that a kubelet might refuse wait for the agent.
-    Wait,
-}
-
-/// Arguments, as written.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-struct Written {
-    unknown_nodes: Unknown,
-}
+use args::{Settings, Unknown};
 
 /// See the module's text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeNumaFit {
-    unknown: Unknown,
+    settings: Settings,
 }
-
-const WAITS_FOR_REPORT: &str =
-    "node(s) whose agent has not said yet what they are inside: is muster-node-agent running?";
 
 impl NodeNumaFit {
     /// Reads and checks the arguments.
@@ -58,8 +40,16 @@ impl NodeNumaFit {
     ///
     /// If they are wrong: the error names the field.
     pub fn new(args: &Args<'_>) -> Result<Self, RegistryError> {
-        let written: Written = args.parse()?;
-        Ok(Self { unknown: written.unknown_nodes })
+        Ok(Self { settings: Settings::read(args)? })
+    }
+
+    /// What becomes of a node of which too little is known.
+    fn unknown(&self, waits: bool, words: &str) -> Result<(), Status> {
+        match self.settings.unknown {
+            Unknown::Allow if !waits => Ok(()),
+            // Evictions tell nothing.
+            _ => Err(Status::unresolvable(words)),
+        }
     }
 }
 
@@ -76,8 +66,8 @@ impl Plugin for NodeNumaFit {
         ]
     }
 
-    fn as_facet(&self) -> Option<&dyn Facet> {
-        Some(self)
+    fn node_care(&self) -> Option<NodeCare> {
+        Some(self.settings.care)
     }
 
     fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
@@ -93,112 +83,76 @@ impl Plugin for NodeNumaFit {
     }
 }
 
-impl Facet for NodeNumaFit {
-    fn facet(&self, wire: &muster_api::k8s::Pod) -> Option<Box<str>> {
-        pod::text(wire)
-    }
-
-    fn depends_on_args(&self) -> bool {
-        false
-    }
-}
-
 impl PreFilter for NodeNumaFit {
     fn pre_filter(&self, shape: &PodShape, _: &Cluster) -> PreFilterResult {
-        match pod::of(shape) {
-            Some(pod) => PreFilterResult::Go { state: Some(Box::new(pod)), nodes: None },
+        match shape.aligned {
+            Some(_) => PreFilterResult::Go { state: None, nodes: None },
             None => PreFilterResult::Skip,
         }
     }
 }
 
 impl Filter for NodeNumaFit {
-    fn filter(&self, state: &State, _: &PodShape, node: NodeView<'_>) -> Result<(), Status> {
-        let Some(pod) = asked(state) else { return Ok(()) };
-        let Some(inside) = read::inside(node) else {
-            return match self.unknown {
-                Unknown::Allow => Ok(()),
-                Unknown::Wait => Err(Status::unschedulable(WAITS_FOR_REPORT)),
-            };
+    fn filter(&self, _: &State, shape: &PodShape, node: NodeView<'_>) -> Result<(), Status> {
+        let Some(pod) = &shape.aligned else { return Ok(()) };
+        if let Some(why) = node.avoided_for(pod) {
+            return Err(Status::unresolvable(Arc::clone(why)));
+        }
+        let Some(inside) = node.inside() else {
+            return self
+                .unknown(node.is_awaited(self.settings.care.wait_seconds), words::UNREPORTED);
         };
-        if read::not_judged(&inside.machine, pod) {
+        if inside.machine.settings.pod_level && pod.whole.is_some() {
+            // Decided by what a scheduler does not see: the limits of containers.
             return Ok(());
         }
-        judge(&inside, pod)
+        if node.is_overdue(self.settings.care.wait_seconds) {
+            return self.unknown(false, words::BEHIND);
+        }
+        judge(node, &inside, pod)
     }
 }
 
 /// What stands against a pod on a node.
-fn judge(inside: &read::Inside, pod: &numa::Pod) -> Result<(), Status> {
-    let (machine, usage) = (&inside.machine, &inside.usage);
-    if inside.strangers > 0 {
-        return Err(Status::unschedulable(waiting(inside.strangers)));
+fn judge(node: NodeView<'_>, inside: &Inside<'_>, pod: &Arc<numa::Pod>) -> Result<(), Status> {
+    let (memo, machine) = (node.predictions(), inside.machine);
+    let coming = inside.coming();
+    let reached = |new| {
+        let events = inside.events(&coming, new)?;
+        numa::reached(memo, machine, &inside.start, &events)
+    };
+    let waits = || Err(Status::unresolvable(words::waiting(coming.len())));
+    // Who is on the way may be refused: nobody knows what they leave.
+    let Some(states) = reached(None) else { return waits() };
+    let predictions = states.iter().map(|usage| memo.predict(machine, usage, pod));
+    let predictions: SmallVec<[Arc<numa::Prediction>; 2]> = predictions.collect();
+    if admits(node.cluster().bugs, coming.is_empty(), &predictions) {
+        return Ok(());
     }
-    if inside.expected.is_empty() {
-        let prediction = numa::predict(machine, usage, pod);
-        if prediction.certain() {
-            return Ok(());
-        }
-        let words = refusal(&prediction);
+    let refused = predictions.iter().all(|prediction| prediction.admitted.is_empty());
+    if let (Some(first), true) = (predictions.first(), refused || coming.is_empty()) {
+        let words = words::refusal(memo, machine, pod, first);
         // Evictions are of no use if an empty machine would refuse it, too.
-        let empty = numa::predict(machine, &machine.unused(), pod);
+        let empty = memo.predict(machine, &machine.unused(), pod);
         return Err(if empty.certain() {
             Status::unschedulable(words)
         } else {
             Status::unresolvable(words)
         });
     }
-    let mut pods: Vec<&numa::Pod> = inside.expected.iter().collect();
-    pods.push(pod);
-    if orders::all_admitted(machine, usage, &pods) {
-        Ok(())
-    } else {
-        Err(Status::unschedulable(waiting(inside.expected.len())))
+    // It may come first, or between them.
+    match reached(Some(pod)) {
+        Some(_) => Ok(()),
+        None => waits(),
     }
 }
 
-fn waiting(pods: usize) -> String {
-    format!("node(s) on which the agent has not seen {pods} pod(s) yet that are bound there")
-}
-
-/// What the kubelet would say, and why, in the words of people.
-fn refusal(prediction: &numa::Prediction) -> Arc<str> {
-    let Some(refusal) = prediction.refused.first() else {
-        return "node(s) whose kubelet may decide in more ways than can be followed".into();
-    };
-    let reason = refusal.cause.reason().as_str();
-    let may = if prediction.admitted.is_empty() { "would" } else { "might" };
-    match &refusal.clash {
-        Some(clash) => format!("node(s) whose kubelet {may} refuse the pod ({reason}): {clash}"),
-        None => {
-            let cause = &refusal.cause;
-            format!("node(s) whose kubelet {may} refuse the pod ({reason}): {cause}")
-        }
+/// Whether nothing more has to be asked: nobody is on the way, and the pod is admitted whatever
+/// chance decides.
+fn admits(bugs: Bugs, alone: bool, predictions: &[Arc<numa::Prediction>]) -> bool {
+    if bug!(bugs, ChanceIgnored) {
+        return predictions.iter().any(|prediction| !prediction.admitted.is_empty());
     }
-    .into()
-}
-
-fn asked(state: &State) -> Option<&numa::Pod> {
-    state.as_ref()?.downcast_ref()
-}
-
-impl Score for NodeNumaFit {
-    fn pre_score(&self, shape: &PodShape, _: &Cluster) -> PreScoreResult {
-        match pod::of(shape) {
-            Some(pod) => PreScoreResult::Go(Some(Box::new(pod))),
-            None => PreScoreResult::Skip,
-        }
-    }
-
-    /// 100 if all that the pod has is on one NUMA node; less, the farther the nodes are
-    /// apart on which it may be at worst. 0 where nothing is known.
-    fn score(&self, state: &State, _: &PodShape, node: NodeView<'_>) -> i64 {
-        let (Some(pod), Some(inside)) = (asked(state), read::inside(node)) else { return 0 };
-        let prediction = numa::predict(&inside.machine, &inside.usage, pod);
-        let worst = prediction.admitted.iter().map(|course| {
-            let mask = course.nodes(&inside.machine);
-            numa::spread(&inside.machine, mask)
-        });
-        worst.max().map_or(0, |spread| 1000 / i64::from(spread.max(10)))
-    }
+    let certain = predictions.iter().all(|prediction| prediction.certain());
+    certain && (alone || bug!(bugs, OrderIgnored))
 }

@@ -10,8 +10,11 @@
 //! on; among plans of one priority the search is greedy, member by member, and gives back
 //! what turned out not to be needed. Gangs that have more members than they need lose
 //! those first; else they are taken whole, and what that costs is shared by all members
-//! that find room there.
+//! that find room there. Of a domain with few pods that could go, all sets of them are tried
+//! (`exact`): what the greedy search uses up for one member, a budget or what a gang has to
+//! spare, another may have needed.
 
+mod exact;
 mod ground;
 mod search;
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, BinaryHeap};
 use smallvec::{SmallVec, smallvec};
 
 use super::Plan;
+use super::exact::cheapest;
 use super::ground::{Amounts, Ground, Takes, add, fits, subtract, times};
 use super::trade::{Price, Trade, Unit};
 use crate::hash::IdMap;
@@ -41,8 +42,8 @@ struct Seats {
     count: SmallVec<[u32; 2]>,
 }
 
-struct Search<'t, 'g> {
-    trade: &'t mut Trade<'g>,
+pub(super) struct Search<'t, 'g> {
+    pub(super) trade: &'t mut Trade<'g>,
     spots: &'g [u32],
     style: Style,
     /// Whether the last ask goes first.
@@ -67,9 +68,9 @@ impl Ground {
             let trade = Trade::new(self, *tier, force);
             !self.domains.iter().any(|spots| could(&trade, spots))
         });
+        let mut found: Vec<Plan> = Vec::new();
         for &tier in tiers[first..].iter().take(MAX_TIERS) {
             let mut trade = Trade::new(self, tier, force);
-            let mut found: Vec<Plan> = Vec::new();
             for (domain, spots) in self.domains.iter().enumerate() {
                 if !could(&trade, spots) {
                     continue;
@@ -85,15 +86,21 @@ impl Ground {
                     trade.reset();
                     plan
                 });
-                found.extend(plans.min_by_key(|plan| plan.cost));
+                let plan = plans.min_by_key(|plan| plan.cost);
+                let exact = cheapest(&mut trade, spots, domain, plan.as_ref().map(|p| p.cost));
+                found.extend(exact.or(plan));
             }
-            if !found.is_empty() {
-                found.sort_by_key(|plan| (plan.cost, plan.domain));
-                found.truncate(MAX_PLANS);
-                return found;
+            // Of plans that break budgets a more important victim may be the lesser evil.
+            let last = !force || found.iter().any(|plan| plan.cost.violations == 0);
+            if !found.is_empty() && last {
+                break;
             }
         }
-        Vec::new()
+        found.sort_by_key(|plan| (plan.cost, plan.domain));
+        let mut seen: BTreeSet<usize> = BTreeSet::new();
+        found.retain(|plan| seen.insert(plan.domain));
+        found.truncate(MAX_PLANS);
+        found
     }
 
     /// All that may go from a domain, those with the least work first where budgets do not
@@ -132,6 +139,15 @@ fn could(trade: &Trade<'_>, spots: &[u32]) -> bool {
 impl<'t, 'g> Search<'t, 'g> {
     fn new(trade: &'t mut Trade<'g>, spots: &'g [u32], (style, backwards): (Style, bool)) -> Self {
         Self { trade, spots, style, backwards, seats: IdMap::default() }
+    }
+
+    /// One that has nobody seated.
+    pub(super) fn plain(trade: &'t mut Trade<'g>, spots: &'g [u32]) -> Self {
+        Self::new(trade, spots, (Style::Full, false))
+    }
+
+    pub(super) fn spots(&self) -> &'g [u32] {
+        self.spots
     }
 
     fn run(mut self, domain: usize) -> Option<Plan> {
@@ -416,7 +432,7 @@ impl Room {
 
 impl Search<'_, '_> {
     /// How many members fit on a spot, if all are alike.
-    fn capacity(&self, at: u32) -> u32 {
+    pub(super) fn capacity(&self, at: u32) -> u32 {
         let ground = self.trade.ground;
         let (spot, ask) = (&ground.spots[at as usize], &ground.asks[0]);
         match spot.takes[0] {
@@ -426,7 +442,7 @@ impl Search<'_, '_> {
         }
     }
 
-    fn is_clear(&self, at: u32) -> bool {
+    pub(super) fn is_clear(&self, at: u32) -> bool {
         let marks = self.trade.ground.spots[at as usize].marks.iter();
         marks.filter(|m| !self.trade.is_taken(**m)).all(|m| self.trade.unit_of(*m).is_none())
     }

@@ -207,7 +207,7 @@ fn plain(mut ground: Ground) -> Ground {
 #[test]
 fn plans_are_about_as_cheap_as_any_can_be() {
     for force in [false, true] {
-        let (mut cases, mut close, mut missed) = (0, 0, 0);
+        let (mut cases, mut close) = (0, 0);
         for seed in 0..GROUNDS {
             let ground = plain(ground(&mut Draw::new(seed)));
             let best = best(&ground, force);
@@ -217,21 +217,18 @@ fn plans_are_about_as_cheap_as_any_can_be() {
                 continue;
             };
             cases += 1;
-            let Some(plan) = plans.first() else {
-                missed += 1;
-                continue;
-            };
+            let plan = plans.first().unwrap_or_else(|| panic!("seed {seed}: there is one"));
             let gone: BTreeSet<u32> = plan.marks.iter().copied().collect();
             assert_eq!(cost(&ground, &gone), Some(plan.cost), "seed {seed}: its cost is right");
             let spots = &ground.domains[plan.domain];
             assert!(suffices(&ground, &gone, spots), "seed {seed}: there is room");
-            assert!(force || plan.cost.violations == 0, "seed {seed}");
+            assert_eq!(plan.cost.violations, best.violations, "seed {seed}: no more than need be");
             let same =
                 (plan.cost.violations, plan.cost.priority) == (best.violations, best.priority);
             close += u64::from(same && plan.cost.work * 10 <= best.work * 11);
         }
         assert!(cases > GROUNDS / 4, "{cases}");
-        assert!(close * 100 >= cases * 95, "force {force}: {close} of {cases}, {missed} missed");
+        assert!(close * 100 >= cases * 95, "force {force}: {close} of {cases}");
     }
 }
 

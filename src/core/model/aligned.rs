@@ -1,31 +1,27 @@
-//! What the kubelet's managers read of a pod, as text in its shape.
+//! What the kubelet's managers read of a pod.
 
 use std::sync::Arc;
 
 use muster_api::k8s::{self, Quantity, ResourceList};
 
-use crate::model::{PodShape, is_extended_resource};
+use super::is_extended_resource;
 use crate::numa::{Container, Pod, WholePod};
-use crate::plugins::names;
 
-/// The text for a pod; `None` if no kubelet could refuse it for the sake of alignment.
-pub(super) fn text(wire: &k8s::Pod) -> Option<Box<str>> {
-    let pod = read(wire);
-    let asks = pod.guaranteed || pod.all().any(|container| !container.devices.is_empty());
-    asks.then(|| serde_json::to_string(&pod).ok())?.map(Into::into)
+/// What a pod asks of the managers; `None` if no kubelet would align anything for it.
+pub(crate) fn aligned(wire: &k8s::Pod) -> Option<Arc<Pod>> {
+    // The API server sets it when the pod is made.
+    let guaranteed = wire.status.qos_class == "Guaranteed";
+    let mut all = wire.spec.init_containers.iter().chain(&wire.spec.containers);
+    let some = |(name, n): (&String, &Quantity)| n.value() > 0 && is_extended_resource(name);
+    let asks = |c: &k8s::Container| c.resources.requests.iter().any(some);
+    (guaranteed || all.any(asks)).then(|| Arc::new(read(wire, guaranteed)))
 }
 
-/// The pod of a shape.
-pub(super) fn of(shape: &PodShape) -> Option<Pod> {
-    serde_json::from_str(shape.facet(names::NODE_NUMA_FIT)?).ok()
-}
-
-fn read(wire: &k8s::Pod) -> Pod {
+fn read(wire: &k8s::Pod, guaranteed: bool) -> Pod {
     let whole = wire.spec.resources.as_ref().map(|resources| &resources.requests);
     let whole = whole.filter(|list| list.keys().any(|name| name == "cpu" || is_memory(name)));
     Pod {
-        // The API server sets it when the pod is made.
-        guaranteed: wire.status.qos_class == "Guaranteed",
+        guaranteed,
         whole: whole.map(|list| WholePod {
             cpus: cpus(list),
             memory: memory(list).filter(|(_, bytes)| *bytes > 0).collect(),

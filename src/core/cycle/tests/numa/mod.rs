@@ -1,21 +1,41 @@
 //! NodeNumaFit: no pod goes where the kubelet would refuse it.
 
+mod foreign;
+mod ledger;
+mod model;
+mod quarantine;
+mod stream;
+mod waits;
+
 use muster_api::k8s;
 use serde_json::{Value, json};
 
 use super::harness::{Harness, check};
+use crate::Config;
 use crate::framework::{PluginArgs, Profile, Registry};
 use crate::io::Object;
 use crate::testing::{PodExt as _, SCHEDULER, node, pod, wire};
 
-const GPU: &str = "nvidia.com/gpu";
+pub(super) const GPU: &str = "nvidia.com/gpu";
 
-fn harness(args: &Value, nodes: &[&str]) -> Harness {
+pub(super) fn harness(args: &Value, nodes: &[&str]) -> Harness {
+    harness_with(args, nodes, |_| {})
+}
+
+pub(super) fn harness_with(
+    args: &Value,
+    nodes: &[&str],
+    change: impl FnOnce(&mut Config),
+) -> Harness {
     let custom = [("NodeNumaFit".to_owned(), args.clone())].into();
     let args = PluginArgs { custom, ..PluginArgs::default() };
-    let plugins = [("PrioritySort", 0), ("NodeNumaFit", 1), ("DefaultBinder", 0)];
+    let plugins =
+        [("PrioritySort", 0), ("NodeNumaFit", 1), ("DefaultPreemption", 0), ("DefaultBinder", 0)];
     let profile = Profile::build(SCHEDULER, plugins, &args, &Registry::in_tree());
-    let mut h = Harness::with(profile.expect("a profile"));
+    let profiles = vec![profile.expect("a profile")];
+    let mut config = Config { profiles, ..Config::default() };
+    change(&mut config);
+    let mut h = Harness::of(config);
     for name in nodes {
         h.node(node(name));
     }
@@ -23,12 +43,28 @@ fn harness(args: &Value, nodes: &[&str]) -> Harness {
 }
 
 /// Two NUMA nodes with 16 CPUs and 4 GPUs each; what pods have, by UID: CPUs and GPUs.
-fn report(name: &str, version: u32, policy: &str, held: &[(&str, &str, &[u32])]) -> Object {
+pub(super) fn report(
+    name: &str,
+    version: u32,
+    policy: &str,
+    held: &[(&str, &str, &[u32])],
+) -> Object {
+    report_with(name, version, policy, held, &[])
+}
+
+/// As [`report`]; some GPUs are broken.
+pub(super) fn report_with(
+    name: &str,
+    version: u32,
+    policy: &str,
+    held: &[(&str, &str, &[u32])],
+    broken: &[u32],
+) -> Object {
     let owner = |gpu: u32| held.iter().find(|(_, _, gpus)| gpus.contains(&gpu));
     let devices: Vec<Value> = (0..8)
         .map(|gpu| {
             let mut device = json!({"resource": GPU, "id": format!("GPU-{gpu}"), "numa": [gpu / 4],
-                "state": "Free"});
+                "state": if broken.contains(&gpu) { "Unhealthy" } else { "Free" }});
             if let Some((uid, _, _)) = owner(gpu) {
                 device["state"] = "Allocated".into();
                 device["pod"] = json!({"namespace": "default", "name": uid, "uid": uid});
@@ -57,7 +93,7 @@ fn report(name: &str, version: u32, policy: &str, held: &[(&str, &str, &[u32])])
     Object::NodeTopology(wire(object))
 }
 
-fn asks(name: &str, cpus: u32, gpus: u32) -> k8s::Pod {
+pub(super) fn asks(name: &str, cpus: u32, gpus: u32) -> k8s::Pod {
     let requests = json!({"cpu": cpus.to_string(), "memory": "1Gi", GPU: gpus.to_string()});
     pod(name).edit(|p| {
         p.status.qos_class = "Guaranteed".to_owned();
@@ -65,7 +101,7 @@ fn asks(name: &str, cpus: u32, gpus: u32) -> k8s::Pod {
     })
 }
 
-fn message(h: &Harness, name: &str) -> String {
+pub(super) fn message(h: &Harness, name: &str) -> String {
     let view = h.core.queue_view();
     let found = view.pods.iter().find(|p| p.pod == format!("default/{name}"));
     found.map(|p| p.message.clone()).unwrap_or_default()
@@ -121,18 +157,34 @@ fn a_node_waits_for_its_agent_if_the_order_of_arrival_matters() {
     let old = ("old", "16", &[4, 5][..]);
     h.edit("old", |p| p.metadata.uid = "old".to_owned());
     h.object(report("n", 1, "Restricted", &[old]));
+    h.pod(asks("four", 4, 4));
+    check(h.run_binds(), "bind default/four -> n");
+    // If `two` comes first it takes half of node 0, and four GPUs are on no node then.
+    h.pod(asks("two", 4, 2));
+    check(h.run_binds(), "");
+    let message = message(&h, "two");
+    assert!(message.contains("the agent has not seen 1 pod(s) yet"), "{message}");
+    let uid = h.last("four").metadata.uid;
+    h.object(report("n", 2, "Restricted", &[old, (&uid, "0-3", &[0, 1, 2, 3])]));
+    h.sleep(20);
+    check(h.run_binds(), "bind default/two -> n");
+}
+
+#[test]
+fn who_would_be_refused_after_those_that_are_on_the_way_is_told_so() {
+    let mut h = harness(&json!({}), &["n"]);
+    h.pod(asks("old", 1, 2).on("n"));
+    h.object(report("n", 1, "Restricted", &[("uid-old", "16", &[4, 5])]));
     h.pod(asks("two", 4, 2));
     check(h.run_binds(), "bind default/two -> n");
-    // If `two` comes first it takes half of node 0, and four GPUs are on no node then.
+    // `two` takes half of node 0 for certain: nothing that the agent may say will help.
     h.pod(asks("four", 4, 4));
     check(h.run_binds(), "");
-    let message = message(&h, "four");
-    assert!(message.contains("the agent has not seen 1 pod(s) yet"), "{message}");
-    // It took the two that were left of node 1.
-    let uid = h.last("two").metadata.uid;
-    h.object(report("n", 2, "Restricted", &[old, (&uid, "17-20", &[6, 7])]));
-    h.sleep(20);
-    check(h.run_binds(), "bind default/four -> n");
+    assert!(
+        message(&h, "four").contains("but no NUMA node has them free"),
+        "{}",
+        message(&h, "four")
+    );
 }
 
 #[test]
