@@ -95,7 +95,7 @@ pub fn main(registry: &Registry) -> ExitCode {
         Command::Topology(args) => topology::run(&args),
         Command::Why(args) => why::run(&args, registry),
         Command::Lint(args) => lint::run(&args, registry),
-        Command::Completion(args) => shell::completion(&args, Cli::command()),
+        Command::Completion(args) => shell::completion(&args, &mut Cli::command()),
         Command::Man(args) => shell::man(&args, Cli::command()),
         Command::Complete(args) => shell::complete(&args, &Cli::command()),
     };

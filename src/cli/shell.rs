@@ -62,7 +62,7 @@ pub(super) struct CompleteArgs {
 /// # Errors
 ///
 /// If it cannot be written.
-pub(super) fn completion(args: &CompletionArgs, mut tree: clap::Command) -> Result<ExitCode> {
+pub(super) fn completion(args: &CompletionArgs, tree: &mut clap::Command) -> Result<ExitCode> {
     let shell = match args.shell {
         Target::Bash => Shell::Bash,
         Target::Elvish => Shell::Elvish,
@@ -75,7 +75,7 @@ pub(super) fn completion(args: &CompletionArgs, mut tree: clap::Command) -> Resu
         }
     };
     let mut text = Vec::new();
-    generate(shell, &mut tree, "muster", &mut text);
+    generate(shell, tree, "muster", &mut text);
     print(&String::from_utf8(text).context("a script that is no text")?)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -154,7 +154,7 @@ fn candidates(before: &[String], last: &str, tree: &clap::Command) -> Vec<String
         words.extend(flag.get_possible_values().iter().map(|v| v.get_name().to_owned()));
     } else if last.starts_with('-') {
         let flags = command.get_arguments().filter(|arg| !arg.is_hide_set());
-        words.extend(flags.filter_map(|arg| arg.get_long()).map(|long| format!("--{long}")));
+        words.extend(flags.filter_map(clap::Arg::get_long).map(|long| format!("--{long}")));
     } else {
         let shown = command.get_subcommands().filter(|c| !c.is_hide_set());
         words.extend(shown.map(|c| c.get_name().to_owned()));

@@ -63,7 +63,6 @@ fn cel(value: &Value) -> Cel {
         Value::String(s) => Cel::String(Arc::new(s.clone())),
         Value::Array(list) => Cel::List(Arc::new(list.iter().map(cel).collect())),
         Value::Object(map) => {
-            #[expect(clippy::disallowed_types, reason = "the type that cel takes")]
             let map: HashMap<Key, Cel> =
                 map.iter().map(|(key, value)| (Key::from(key.as_str()), cel(value))).collect();
             Cel::Map(map.into())

@@ -154,7 +154,7 @@ fn object(schema: &Value, map: &serde_json::Map<String, Value>, at: &str, wrong:
             None if further.is_object() => check(further, value, &field, wrong),
             None if open || further == true || field == "metadata" => {}
             None => {
-                let names = known.into_iter().flat_map(|known| known.keys());
+                let names = known.into_iter().flat_map(serde_json::Map::keys);
                 say(wrong, &field, unknown(name, names.map(String::as_str)));
             }
         }

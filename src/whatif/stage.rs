@@ -271,8 +271,7 @@ impl Run<'_> {
             }
             // The first answer is the one that holds now: what follows is after others left.
             _ if own && ran.message.is_empty() => {
-                let message = decision.message.as_ref();
-                ran.message = message.map(|text| text.to_string()).unwrap_or_default();
+                decision.message.as_deref().unwrap_or_default().clone_into(&mut ran.message);
                 if self.detail {
                     let about = if decision.gang.is_some() { &pod } else { self.subject };
                     ran.explanation = self.explain(about);

@@ -33,12 +33,12 @@ impl Goal {
 }
 
 /// Why pods wait; the first is the one that is asked about.
-pub(super) fn why(stage: &Stage<'_>, goal: Goal, pods: &[Key]) -> Why {
+pub(super) fn why(stage: &Stage<'_>, goal: &Goal, pods: &[Key]) -> Why {
     let Some(first) = pods.first().and_then(|key| stage.world().pod(key)) else {
         return Why::default();
     };
     if !stage.is_ours(first) {
-        return other_scheduler(stage, &goal, pods);
+        return other_scheduler(stage, goal, pods);
     }
     let Some(ran) = stage.try_out(&[], pods, true) else {
         return Why::default();
@@ -60,7 +60,7 @@ pub(super) fn why(stage: &Stage<'_>, goal: Goal, pods: &[Key]) -> Why {
         return Why { blocker, cause, message: ran.message, ..why };
     }
     let counts = counts(&ran);
-    let mut finder = Finder::new(stage, &goal, pods, &ran, &counts);
+    let mut finder = Finder::new(stage, goal, pods, &ran, &counts);
     let cures = finder.cures();
     let tried = finder.tried() + 1;
     let blocker = blocker(stage, first, &ran, &counts, &cures);

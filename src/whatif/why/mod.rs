@@ -157,7 +157,7 @@ fn of_pod(stage: &Stage<'_>, key: &Key) -> Why {
         pods.extend(waiting(stage, api, &key.namespace, name).filter(|other| other != key));
     }
     let goal = cause::Goal::Pod(key.clone());
-    Why { subject, seconds, ..cause::why(stage, goal, &pods) }
+    Why { subject, seconds, ..cause::why(stage, &goal, &pods) }
 }
 
 fn of_group(stage: &Stage<'_>, api: Api, key: &Key) -> Why {
@@ -167,7 +167,7 @@ fn of_group(stage: &Stage<'_>, api: Api, key: &Key) -> Why {
     let pods: Vec<Key> = waiting(stage, api, &key.namespace, &key.name).collect();
     if !pods.is_empty() {
         let goal = cause::Goal::Gang;
-        return Why { subject, seconds, ..cause::why(stage, goal, &pods) };
+        return Why { subject, seconds, ..cause::why(stage, &goal, &pods) };
     }
     let not_running = members.iter().map(|(_, pod)| started::why(stage, pod));
     let mut slow = not_running.filter(|why| why.state != "Running");

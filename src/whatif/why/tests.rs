@@ -3,6 +3,7 @@
 //! What is said is in `golden/`, word for word. That a cure works is looked at with a core of its
 //! own, fed with the changed objects from the beginning: no fork, no finder.
 #![allow(clippy::unwrap_used, reason = "a test may fail by a panic")]
+#![allow(clippy::needless_pass_by_value, reason = "a situation is easier to read so")]
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -248,7 +248,7 @@ pub(super) fn free_port() -> Result<u16> {
 }
 
 /// The path to create an object at.
-pub(super) fn collection(object: &Value) -> Result<String> {
+fn collection(object: &Value) -> Result<String> {
     let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
     let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]).to_lowercase());
     ensure!(!version.is_empty() && !kind.is_empty(), "no kind: {object}");

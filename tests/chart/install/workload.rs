@@ -1,7 +1,6 @@
 //! Work that needs every right of the scheduler: gangs of three APIs, volumes of two sorts,
 //! preemption, pods that wait, a topology, a policy, somebody who reads metrics.
 
-use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, ensure};
@@ -9,8 +8,7 @@ use http::Method;
 use muster_control_plane::{create_nodes, node};
 use serde_json::{Value, json};
 
-use super::cluster::{Cluster, SOON, collection, eventually, read, surface};
-use crate::support::{objects, root};
+use super::cluster::{Cluster, SOON, eventually, read, surface};
 
 const PODS: &str = "/api/v1/namespaces/ml/pods";
 const RACK: &str = "example.com/rack";
