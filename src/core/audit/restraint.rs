@@ -118,7 +118,7 @@ impl Audit {
             match terms.mode {
                 None | Some(PreemptionMode::Enabled) => {}
                 Some(mode) => {
-                    wrong.push(format!("{other} shall go for {name}, whose mode is {mode}"))
+                    wrong.push(format!("{other} shall go for {name}, whose mode is {mode}"));
                 }
             }
             // How long a gang has waited, others may have begun to.
