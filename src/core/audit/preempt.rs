@@ -85,7 +85,7 @@ impl Audit {
     /// Whoever got an answer may be tried at once: its plan failed, or nobody is left.
     pub(super) fn call_answered(&mut self) {
         let answered = std::mem::take(&mut self.plans.answered);
-        self.recount(&answered);
+        self.book(&answered);
         let of = |p: &Pod| answered.contains(&p.uid);
         let found = self.world.pods.iter().filter(|(_, p)| of(p)).map(|(name, _)| name.clone());
         for name in found.collect::<Vec<_>>() {
@@ -143,7 +143,7 @@ impl Audit {
             let plan = plan.clone();
             if fresh {
                 self.is_allowed(now, &name, &plan);
-                self.keeps_the_rate(now, &name, &plan);
+                self.charge(now, &name, &plan);
                 self.cuts_no_gang(&name, &plan);
                 match self.plans_for(&name) {
                     Some(group) => self.makes_sense_for(&name, &group, &plan),

@@ -1,8 +1,8 @@
 //! What policies keep from being pushed out, and how fast others go (S5).
 //!
-//! Owns its own buckets of evictions. A plan is charged as it begins and given back as soon as
-//! anything in it may have failed, so that nobody is blamed who may have had room. In doubt it
-//! is silent.
+//! Owns its own books of evictions. Only plans of which every victim goes are booked, for the
+//! time at which they began: whether they could begin then is worked out from all that were
+//! booked before. In doubt it is silent.
 
 use std::collections::BTreeMap;
 
@@ -14,71 +14,71 @@ use super::pods::{Place, Pod};
 use crate::io::Tick;
 
 const MINUTE: i64 = 60_000_000;
+/// Plans that are remembered of a policy.
+const MAX_BOOKED: usize = 512;
 
-/// What is left of a policy's evictions, times a minute.
+/// A plan under way, and who allows how many a minute.
 #[derive(Debug)]
-struct Bucket {
+struct Charge {
+    policy: String,
     rate: i64,
-    level: i64,
-    at: Tick,
+    begun: Tick,
+    victims: i64,
 }
 
-impl Bucket {
-    fn refill(&mut self, now: Tick) {
-        let more = (now.0 - self.at.0).max(0).saturating_mul(self.rate);
-        self.level = (self.level + more).min(self.rate * MINUTE);
-        self.at = now;
+/// Plans under a policy, by when they began, with how many they made go.
+#[derive(Debug)]
+struct Book {
+    rate: i64,
+    plans: Vec<(Tick, i64)>,
+}
+
+impl Book {
+    /// Whether all of them could begin when they did: the bucket was full at first, holds a
+    /// minute's worth, and whoever needs more waits until it is full.
+    fn is_sound(&self) -> bool {
+        let most = self.rate * MINUTE;
+        let (mut level, mut last) = (most, self.plans.first().map_or(Tick(0), |(at, _)| *at));
+        self.plans.iter().all(|(at, victims)| {
+            let more = (at.0 - last.0).max(0).saturating_mul(self.rate);
+            level = level.saturating_add(more).min(most);
+            last = *at;
+            let enough = level >= victims * MINUTE || level >= most;
+            level -= victims * MINUTE;
+            enough
+        })
     }
 }
 
-/// Buckets by policy, and what plans under way have taken from which.
+/// Books by policy, and plans under way by the preemptor's UID.
 #[derive(Debug, Default)]
 pub(super) struct Buckets {
-    buckets: BTreeMap<String, Bucket>,
-    /// By the preemptor's UID.
-    taken: BTreeMap<String, (String, i64)>,
+    books: BTreeMap<String, Book>,
+    begun: BTreeMap<String, Charge>,
 }
 
 impl Buckets {
-    /// Gives back what the last plan of a preemptor has taken.
-    fn give_back(&mut self, preemptor: &str) {
-        if let Some((policy, victims)) = self.taken.remove(preemptor)
-            && let Some(bucket) = self.buckets.get_mut(&policy)
-        {
-            bucket.level = (bucket.level + victims * MINUTE).min(bucket.rate * MINUTE);
-        }
-    }
-
-    /// Takes so many for a plan; false if it should have waited.
-    fn take(
-        &mut self,
-        now: Tick,
-        preemptor: &str,
-        (policy, rate): (String, i64),
-        victims: i64,
-    ) -> bool {
-        self.give_back(preemptor);
-        let full = || Bucket { rate, level: rate * MINUTE, at: now };
-        let bucket = self.buckets.entry(policy.clone()).or_insert_with(full);
-        if bucket.rate != rate {
-            // How much it had under the other rate is not asked.
-            *bucket = full();
-        }
-        bucket.refill(now);
-        let enough = bucket.level >= victims.min(rate) * MINUTE;
-        bucket.level -= victims * MINUTE;
-        self.taken.insert(preemptor.to_owned(), (policy, victims));
-        enough
-    }
-
     /// Forgets policies that are gone: who comes back under the name begins anew.
     pub(super) fn keep(&mut self, is_known: impl Fn(&str) -> bool) {
-        self.buckets.retain(|policy, _| is_known(policy));
+        self.books.retain(|policy, _| is_known(policy));
+        self.begun.retain(|_, charge| is_known(&charge.policy));
     }
 
-    /// Victims of this preemptor go, whatever comes: they stay counted.
-    fn settle(&mut self, preemptor: &str) {
-        self.taken.remove(preemptor);
+    /// All victims of a preemptor's plan go. The policy that did not allow it, if one did not.
+    fn book(&mut self, preemptor: &str) -> Option<String> {
+        let Charge { policy, rate, begun, victims } = self.begun.remove(preemptor)?;
+        let none = || Book { rate, plans: Vec::new() };
+        let book = self.books.entry(policy.clone()).or_insert_with(none);
+        if book.rate != rate {
+            // How much there was under the other rate is not asked.
+            *book = none();
+        }
+        let at = book.plans.partition_point(|(other, _)| *other <= begun);
+        book.plans.insert(at, (begun, victims));
+        if book.plans.len() > MAX_BOOKED {
+            book.plans.remove(0);
+        }
+        (!book.is_sound()).then_some(policy)
     }
 }
 
@@ -118,7 +118,7 @@ impl Audit {
             match terms.mode {
                 None | Some(PreemptionMode::Enabled) => {}
                 Some(mode) => {
-                    wrong.push(format!("{other} shall go for {name}, whose mode is {mode}"))
+                    wrong.push(format!("{other} shall go for {name}, whose mode is {mode}"));
                 }
             }
             // How long a gang has waited, others may have begun to.
@@ -144,8 +144,8 @@ impl Audit {
         wrong.into_iter().for_each(|what| self.violation("S5", what));
     }
 
-    /// Whether the policy of whoever begins a plan allows as many to go now.
-    pub(super) fn keeps_the_rate(&mut self, now: Tick, name: &str, plan: &Plan) {
+    /// Notes whose policy whoever begins a plan is charged to.
+    pub(super) fn charge(&mut self, now: Tick, name: &str, plan: &Plan) {
         let Some(uid) = self.world.pods.get(name).map(|pod: &Pod| pod.uid.clone()) else { return };
         let Some((terms, policy)) = self.preemptor_terms(name) else { return };
         let Some(rate) = terms.victims_per_minute.map(i64::from) else { return };
@@ -155,31 +155,27 @@ impl Audit {
             !others.any(|(_, other)| other.victims.iter().any(|v| v.uid == victim.uid))
         };
         let victims = plan.victims.iter().filter(alone).count();
-        if victims == 0 {
-            return;
-        }
         let victims = i64::try_from(victims).unwrap_or(i64::MAX);
-        if !self.buckets.take(now, &uid, (policy.clone(), rate), victims) {
-            let what = format!("{victims} go for {name}, more than {policy} allows now ({rate})");
-            self.violation("S5", what);
-        }
+        let charge = Charge { policy, rate, begun: now, victims };
+        self.buckets.begun.insert(uid, charge);
     }
 
-    /// Answers have come for plans of these: what may have failed is not counted any more.
-    pub(super) fn recount(&mut self, preemptors: &[String]) {
+    /// Answers have come for plans of these.
+    pub(super) fn book(&mut self, preemptors: &[String]) {
         for preemptor in preemptors {
             let Some(plan) = self.plans.plans.get(preemptor) else { continue };
-            let failed = |ask: Ask| matches!(ask, Ask::No | Ask::Gone | Ask::Unknown);
-            if plan.victims.iter().any(|v| failed(v.dry) || failed(v.real)) {
-                self.buckets.give_back(preemptor);
-            } else if plan.victims.iter().all(|v| v.real == Ask::Yes) {
-                self.buckets.settle(preemptor);
+            if !plan.victims.iter().all(|v| v.real == Ask::Yes) {
+                continue;
+            }
+            if let Some(policy) = self.buckets.book(preemptor) {
+                let what = format!("more go for {preemptor} than policy {policy} allows by then");
+                self.violation("S5", what);
             }
         }
     }
 
     /// A preemptor is gone: its plan may have ended before anybody went.
-    pub(super) fn uncount(&mut self, preemptor: &str) {
-        self.buckets.give_back(preemptor);
+    pub(super) fn unbook(&mut self, preemptor: &str) {
+        self.buckets.begun.remove(preemptor);
     }
 }

@@ -101,7 +101,7 @@ impl Audit {
         }
         for preemptor in std::mem::take(&mut self.world.lost) {
             self.plans.forget(&preemptor);
-            self.uncount(&preemptor);
+            self.unbook(&preemptor);
         }
     }
 
