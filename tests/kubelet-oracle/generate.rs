@@ -6,7 +6,7 @@ mod pods;
 
 use serde::Serialize;
 
-pub(crate) use machines::{DeviceResource, MachineSpec};
+pub(crate) use machines::MachineSpec;
 pub(crate) use pods::PodSpec;
 
 use crate::rng::Rng;

@@ -43,7 +43,7 @@ mod volumes;
 pub use away::AwayId;
 pub use data::{Data, MAX_DATA, MAX_DATUM};
 pub use gangs::{Gang, Standing};
-pub use inside::{Holder, Inside, NodeDevices};
+pub use inside::{Expected, Holder, Inside, NodeDevices};
 pub use kin::{GroupId, GroupKey};
 pub use node_set::NodeSet;
 pub use node_topologies::{MAX_NODE_TOPOLOGIES, NodeTopologies, Report};

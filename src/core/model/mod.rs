@@ -28,7 +28,8 @@ pub use labels::{LabelSet, Selector};
 pub use migration::{BuiltIn, Migrated, Provisioner, migrate};
 pub use node_topology::NodeTopology;
 pub use pod::{
-    Pod, PodId, PodShape, PodStage, Predicted, ShapeId, compile_pod, normalized_image_name,
+    DeviceIds, Pod, PodId, PodShape, PodStage, Predicted, ShapeId, compile_pod,
+    normalized_image_name,
 };
 pub use ports::HostPort;
 pub use related::{AffinityTerm, PodTerms, Related, Scope, SpreadConstraint, TermId, TermKind};

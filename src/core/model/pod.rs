@@ -110,11 +110,14 @@ impl PodStage {
     }
 }
 
+/// A resource, and ids of devices of it.
+pub type DeviceIds = (Arc<str>, Box<[Arc<str>]>);
+
 /// Devices that a pod is expected to get, by resource and id, both sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Predicted {
     /// Resource, and ids of its devices.
-    pub devices: Box<[(Arc<str>, Box<[Arc<str>]>)]>,
+    pub devices: Box<[DeviceIds]>,
 }
 
 /// A pod as the core keeps it.

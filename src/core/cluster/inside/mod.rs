@@ -36,6 +36,9 @@ use crate::numa::{Holding, Machine, Memo, Pod, Usage};
 /// came.
 const SETTLE_SECONDS: i64 = 10;
 
+/// Pods, and what they ask for.
+pub type Expected<'a> = SmallVec<[(PodId, &'a Arc<Pod>); 4]>;
+
 /// A node, what is in use there, and who is on the way.
 pub struct Inside<'a> {
     /// What was reported.
@@ -46,7 +49,7 @@ pub struct Inside<'a> {
     pub usage: Usage,
     /// Pods that are on the node, that will have something to themselves, and that the agent has
     /// not seen; the oldest first.
-    pub expected: SmallVec<[(PodId, &'a Arc<Pod>); 4]>,
+    pub expected: Expected<'a>,
     /// What was in use when the first of them may have come.
     pub start: Usage,
     /// What those had who are gone since; `None` if it is not known well enough. Empty if nobody
@@ -106,15 +109,12 @@ impl<'a> NodeView<'a> {
 
     /// Which of the pods that the agent saw are on the node, and pods on it that it did not see
     /// although they ask for something that it would.
-    fn reconcile(
-        self,
-        known: &Known,
-    ) -> (SmallVec<[bool; 16]>, SmallVec<[(PodId, &'a Arc<Pod>); 4]>) {
+    fn reconcile(self, known: &Known) -> (SmallVec<[bool; 16]>, Expected<'a>) {
         let (cluster, topology) = (self.cluster(), &known.topology);
         let counts = topology.source == Source::ResourceTopology;
         let settled = |bound: Tick| bound.after_secs(SETTLE_SECONDS) <= known.came;
         let mut seen = SmallVec::from_elem(false, topology.pods.len());
-        let mut expected = SmallVec::new();
+        let mut expected = Expected::new();
         for &id in &self.info().pods {
             let Some(pod) = cluster.pod(id) else { continue };
             if let Some(at) = topology.pod_at(&pod.key.uid) {

@@ -69,6 +69,8 @@ fn a_node_that_refuses_pods_is_avoided_for_such_pods_and_no_others() {
     // Another shape goes there.
     h.pod(asks("other", 4, 2));
     check(h.run_binds(), "bind default/other -> n");
+    h.bound("other", "n");
+    h.object(report("n", 2, "Restricted", &[("uid-other", "0-3", &[0, 1])]));
     // When the time is over the node is tried again.
     h.sleep(59);
     check(h.run_binds(), "");
