@@ -13,7 +13,7 @@ use muster_api::muster::annotations::PREDICTED_DEVICES;
 use muster_control_plane::{ControlPlane, Process};
 use serde_json::{Value, json};
 
-use crate::node_topology::{name, report, uuid, wait_for};
+use crate::node_topology::{TOPOLOGIES, name, report, uuid, wait_for};
 use crate::pod_group::{ask, install};
 use crate::support::{Cluster, SOON};
 
@@ -93,7 +93,8 @@ async fn the_expected_gpus_arrive_with_the_bind() -> Result<()> {
                 "conditions": [{"type": "Ready", "status": "True"}]},
         }))
         .await?;
-    cluster.create(&report(0)).await?;
+    let told = ask(&cluster.admin, Method::POST, TOPOLOGIES, &report(0)).await;
+    told.map_err(anyhow::Error::msg)?;
     let muster = start(&cluster, "first")?;
     // Four of a side, a pair of the other, and what is left.
     let expected: [(&str, &[usize]); 3] =
