@@ -13,7 +13,7 @@ use muster_api::muster::annotations::PREDICTED_DEVICES;
 use muster_control_plane::{ControlPlane, Process};
 use serde_json::{Value, json};
 
-use crate::node_topology::{name, report, uuid, wait_for};
+use crate::node_topology::{TOPOLOGIES, name, report, uuid, wait_for};
 use crate::pod_group::{ask, install};
 use crate::support::{Cluster, SOON};
 
@@ -25,9 +25,11 @@ fn pod(name: &str, gpus: u32) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": name, "namespace": "default", "annotations": {"own": "stays"}},
-        "spec": {"schedulerName": "muster", "schedulingGates": [{"name": "test/wait"}], "containers": [
-            {"name": "main", "image": "i", "resources": {"requests": amounts, "limits": amounts}},
-        ]},
+        "spec": {
+            "schedulerName": "muster", "schedulingGates": [{"name": "test/wait"}],
+            "containers": [{"name": "main", "image": "i",
+                "resources": {"requests": amounts, "limits": amounts}}],
+        },
     })
 }
 
@@ -59,10 +61,12 @@ async fn first_bound(cluster: &Cluster, name: &str) -> Result<BTreeMap<String, S
     tokio::time::timeout(SOON, seen).await.context("it is not bound")?
 }
 
-fn start(cluster: &Cluster) -> Result<Process> {
+/// Starts the program; `name` is its log's.
+fn start(cluster: &Cluster, name: &str) -> Result<Process> {
     let config = json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {"leaderElect": false},
         "profiles": [{
             "schedulerName": "muster",
             "plugins": {"multiPoint": {"enabled": [{"name": "GpuLinks", "weight": 5}]}},
@@ -72,7 +76,7 @@ fn start(cluster: &Cluster) -> Result<Process> {
     let file = cluster.cp.dir().join("gpu-links.yaml");
     std::fs::write(&file, config.to_string())?;
     let file = file.display().to_string();
-    let muster = cluster.muster("muster", &["--config", &file])?;
+    let muster = cluster.muster(name, &["--config", &file])?;
     wait_for(&muster, "listing reports", &["listed", "NodeTopology"])?;
     Ok(muster)
 }
@@ -89,8 +93,9 @@ async fn the_expected_gpus_arrive_with_the_bind() -> Result<()> {
                 "conditions": [{"type": "Ready", "status": "True"}]},
         }))
         .await?;
-    cluster.create(&report(0)).await?;
-    let muster = start(&cluster)?;
+    let told = ask(&cluster.admin, Method::POST, TOPOLOGIES, &report(0)).await;
+    told.map_err(anyhow::Error::msg)?;
+    let muster = start(&cluster, "first")?;
     // Four of a side, a pair of the other, and what is left.
     let expected: [(&str, &[usize]); 3] =
         [("four", &[0, 1, 2, 3]), ("two", &[4, 5]), ("rest", &[6, 7])];
@@ -101,7 +106,7 @@ async fn the_expected_gpus_arrive_with_the_bind() -> Result<()> {
     drop(muster);
     let two = format!("{PODS}/two?gracePeriodSeconds=0");
     ask(&cluster.admin, Method::DELETE, &two, &json!({})).await.map_err(anyhow::Error::msg)?;
-    let muster = start(&cluster)?;
+    let muster = start(&cluster, "second")?;
     expect(&cluster, "again", &[4, 5]).await?;
     ensure!(muster.is_running(), "it has ended");
     Ok(())

@@ -15,7 +15,7 @@ use crate::gang::form;
 use crate::pod_group::{ask, install};
 use crate::support::{Cluster, SOON};
 
-const TOPOLOGIES: &str = "/apis/muster.dev/v1alpha1/nodetopologies";
+pub(crate) const TOPOLOGIES: &str = "/apis/muster.dev/v1alpha1/nodetopologies";
 /// Updates in a second.
 const RATE: u32 = 100;
 /// What taking them in may cost, in parts of a core: with optimisation, and without.

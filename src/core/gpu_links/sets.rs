@@ -51,7 +51,7 @@ impl Links {
         let ever = if healed == wiring { keys.clone() } else { rate(&healed) };
         let mut rank = vec![(0_u16, 0_u16); keys.len()];
         let mut points = vec![100_u8; keys.len()];
-        let mut aligned = vec![Vec::new(); count + 1];
+        let mut aligned = vec![Vec::new()];
         for size in 1..=count {
             let mut sets: Vec<GpuMask> = subsets(wiring.all(), size).collect();
             sets.sort_unstable_by_key(|set| Reverse(keys[usize::from(*set)]));
@@ -74,7 +74,7 @@ impl Links {
             let sound = |set: &&GpuMask| **set & wiring.down == 0;
             let first = sets.iter().find(sound).map(key);
             let as_good = sets.iter().filter(sound).filter(|set| Some(key(set)) == first);
-            aligned[size] = as_good.copied().collect();
+            aligned.push(as_good.copied().collect());
         }
         let (rank, points) = (rank.into_boxed_slice(), points.into_boxed_slice());
         Self { whole: Whole::new(count, &aligned), wiring, rank, points }
@@ -175,7 +175,7 @@ fn rings(wiring: &Wiring) -> Vec<u32> {
     }
     // paths[set][end]: the best path from the lowest of the set through all of it to an end.
     let mut paths = vec![0_u32; sets * count];
-    for set in 1..sets {
+    for (set, ring) in rings.iter_mut().enumerate().skip(1) {
         let start = set.trailing_zeros() as usize;
         let rest = set & (set - 1);
         if rest == 0 {
@@ -190,7 +190,7 @@ fn rings(wiring: &Wiring) -> Vec<u32> {
                 .max();
             let path = best.unwrap_or(0);
             paths[set * count + end] = path;
-            rings[set] = rings[set].max(path.min(link(end, start)));
+            *ring = (*ring).max(path.min(link(end, start)));
         }
     }
     rings

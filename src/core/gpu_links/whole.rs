@@ -19,7 +19,7 @@ impl Whole {
                 counts[usize::from(*set)][at] = 1;
             }
             spread(&mut counts, at, count);
-            let all = (GpuMask::MAX as u32 >> (GpuMask::BITS as usize - count)) as GpuMask;
+            let all = (u32::from(GpuMask::MAX) >> (GpuMask::BITS as usize - count)) as GpuMask;
             for many in 2..=count / size {
                 // A set with room for so many has a part of just their size that has.
                 for mask in subsets(all, many * size) {
