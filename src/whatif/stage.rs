@@ -286,7 +286,7 @@ impl Run<'_> {
         let mut answered = false;
         for effect in effects {
             match effect {
-                Effect::Bind { pod, node, attempt } => {
+                Effect::Bind { pod, node, attempt, .. } => {
                     let bound = self.waiting.remove(&key_of(&pod));
                     self.core.apply(self.now, Input::BindDone { pod, attempt, result: Ok(()) });
                     if let Some(mut wire) = bound {
