@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_api::k8s::Pod;
+use muster_api::muster::annotations;
 use muster_core::gang::{Api, GangKey};
 use muster_core::io::{
     Change as Wire, Effect, Eviction, Input, Kind, ObjectKey, PodRef, Removal, Reply, Request, Tick,
@@ -286,11 +287,15 @@ impl Run<'_> {
         let mut answered = false;
         for effect in effects {
             match effect {
-                Effect::Bind { pod, node, attempt, .. } => {
+                Effect::Bind { pod, node, attempt, devices } => {
                     let bound = self.waiting.remove(&key_of(&pod));
                     self.core.apply(self.now, Input::BindDone { pod, attempt, result: Ok(()) });
                     if let Some(mut wire) = bound {
                         wire.spec.node_name = node.to_string();
+                        if let Some(set) = devices {
+                            let key = annotations::PREDICTED_DEVICES.to_owned();
+                            wire.metadata.annotations.insert(key, set.text());
+                        }
                         self.core.apply(self.now, Input::Pod(Wire::Upsert(Box::new(wire))));
                     }
                     answered = true;
