@@ -175,7 +175,8 @@ fn name(pod: &Value) -> &str {
 
 fn gpus(pod: &Value) -> u64 {
     let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
-    let gpus = containers.filter_map(|c| c["resources"]["requests"][GPU].as_str()?.parse().ok());
+    let own = |c: &Value| c["resources"]["requests"][GPU].as_str()?.parse::<u64>().ok();
+    let gpus = containers.filter_map(own);
     gpus.sum::<u64>()
 }
 

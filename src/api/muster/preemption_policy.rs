@@ -46,6 +46,7 @@ pub struct PreemptionPolicy {
     /// the right to delete pods for that. Without it: nobody may, unless the profile's
     /// allowBudgetViolations says so.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = i32::MIN, max = i32::MAX))]
     pub force_above_priority: Option<i32>,
     /// Of pods that others would push out: they stay for this long after they have started.
     /// Pods that are bound and have not started stay too. Without it: 0.

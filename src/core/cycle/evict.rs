@@ -381,7 +381,7 @@ impl Core {
             self.queue.gang_now(&cx, gang);
         }
         if unanswered_to(&self.orphans, &orphan.preemptor) == 0 {
-            let same = |p: &&Pod| p.key.uid == orphan.preemptor;
+            let same = |p: &&Pod| p.key.uid == orphan.preemptor && !p.deleting;
             if self.cluster.pod(orphan.pod).filter(same).is_some() {
                 self.queue.activate_now(&cx, orphan.pod);
             }
