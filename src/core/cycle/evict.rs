@@ -382,7 +382,8 @@ impl Core {
         }
         if unanswered_to(&self.orphans, &orphan.preemptor) == 0 {
             let same = |p: &&Pod| p.key.uid == orphan.preemptor;
-            if self.cluster.pod(orphan.pod).filter(same).is_some() {
+            // Who goes itself needs nothing any more.
+            if self.cluster.pod(orphan.pod).filter(same).is_some_and(|p| !p.deleting) {
                 self.queue.activate_now(&cx, orphan.pod);
             }
         }
