@@ -117,7 +117,14 @@ impl Core {
         Found { node, victims, by_force }: Found,
     ) {
         self.observations.push(Observation::Preemption { victims: victims.len() });
-        self.unseat_others(now, pod, &node);
+        let goes = |id: &PodId| {
+            let there = |p: &Pod| !p.deleting && p.stage != PodStage::Pending;
+            self.cluster.pod(*id).is_some_and(there) && !self.victims.gone.contains(id)
+        };
+        // For those who leave anyway nobody is asked, and nobody's room taken again and again.
+        if victims.iter().any(goes) {
+            self.unseat_others(now, pod, &node);
+        }
         let mut left = Vec::new();
         let (mut in_memory, mut gang_gave_up) = (false, false);
         for id in victims {

@@ -109,7 +109,7 @@ pub fn draw(seed: u64) -> Scenario {
     near::draw_more(&mut chances, span, &mut workloads, &mut events);
     let mut chances = Draw(Rng::new(seed).split("limits", 0));
     if !governed && chances.chance(limits::WORLDS) {
-        limits::draw(&mut chances, span, &mut events);
+        limits::draw(&mut chances, span, focus.room, &mut events);
     }
     // A scheduler that is blind to taints puts pods back on a node that is not ready, from
     // where they are driven again, for as long as it stays so.

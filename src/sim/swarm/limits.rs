@@ -14,7 +14,9 @@ use crate::time::{Micros, SECOND};
 /// Worlds with such policies, in a hundred of those that have no others.
 pub(super) const WORLDS: i64 = 35;
 
-pub(super) fn draw(draw: &mut Draw, span: Micros, events: &mut Vec<ClusterEvent>) {
+/// `room`: pods push out others in this world for certain.
+pub(super) fn draw(draw: &mut Draw, span: Micros, room: bool, events: &mut Vec<ClusterEvent>) {
+    let first = events.len();
     for (name, priority) in [("calm", 1), ("calmer", 2)] {
         if priority == 2 && draw.chance(60) {
             continue;
@@ -33,6 +35,16 @@ pub(super) fn draw(draw: &mut Draw, span: Micros, events: &mut Vec<ClusterEvent>
         }
         if draw.chance(30) {
             events.push(ClusterEvent { at, action: Action::DeletePolicy(name.to_owned()) });
+        }
+    }
+    // An autoscaler's time is what few worlds would notice otherwise.
+    if room && draw.chance(70) {
+        for event in &mut events[first..] {
+            if let Action::Policy(policy) = &mut event.action
+                && let Some(own) = &mut policy.spec.preemption
+            {
+                own.delay_seconds = Some(20);
+            }
         }
     }
 }
