@@ -104,8 +104,8 @@ async fn the_expected_gpus_arrive_with_the_bind() -> Result<()> {
     }
     // After a restart what is expected of pods that the agent has not seen still counts.
     drop(muster);
-    let two = format!("{PODS}/two?gracePeriodSeconds=0");
-    ask(&cluster.admin, Method::DELETE, &two, &json!({})).await.map_err(anyhow::Error::msg)?;
+    let (two, now) = (format!("{PODS}/two"), json!({"gracePeriodSeconds": 0}));
+    ask(&cluster.admin, Method::DELETE, &two, &now).await.map_err(anyhow::Error::msg)?;
     let muster = start(&cluster, "second")?;
     expect(&cluster, "again", &[4, 5]).await?;
     ensure!(muster.is_running(), "it has ended");

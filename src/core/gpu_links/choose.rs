@@ -94,7 +94,7 @@ impl Links {
             lost += gone.saturating_sub(used) * shares[at] as usize;
             most += 8 * shares[at] as usize;
         }
-        if most == 0 { 0 } else { (lost * 1000 / most).min(1000) as u16 }
+        (lost * 1000).checked_div(most).map_or(0, |part| part.min(1000) as u16)
     }
 }
 

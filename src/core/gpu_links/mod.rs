@@ -48,7 +48,7 @@ pub(crate) fn subsets(of: GpuMask, size: usize) -> impl Iterator<Item = GpuMask>
         let low = packed & packed.wrapping_neg();
         let ripple = packed + low;
         next = (low != 0)
-            .then(|| ((ripple ^ packed) >> 2) / low | ripple)
+            .then(|| (((ripple ^ packed) >> 2) / low) | ripple)
             .filter(|following| *following < end);
         let chosen = members.iter().enumerate().filter(|(at, _)| packed >> at & 1 == 1);
         Some(chosen.fold(0, |set, (_, member)| set | member))

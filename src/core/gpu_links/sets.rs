@@ -122,7 +122,7 @@ impl Links {
 }
 
 fn points_of(own: Key, best: Key, farthest: u32) -> u8 {
-    let share = |own: u64, best: u64| if best == 0 { 1000 } else { (own * 1000 / best).min(1000) };
+    let share = |own: u64, best: u64| (own * 1000).checked_div(best).map_or(1000, |s| s.min(1000));
     let close = match (farthest.checked_sub(best.distance.0), farthest - own.distance.0) {
         (Some(range), left) if range > 0 => share(left.into(), range.into()),
         _ => 1000,
