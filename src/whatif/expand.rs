@@ -41,7 +41,7 @@ pub fn expand(objects: &[Value]) -> Expanded {
                 );
             }
             ("jobset.x-k8s.io", "JobSet") => {
-                job_set(&mut out, object, &object["spec"], name(object))
+                job_set(&mut out, object, &object["spec"], name(object));
             }
             ("leaderworkerset.x-k8s.io", "LeaderWorkerSet") => leader_worker_set(&mut out, object),
             ("kubeflow.org", "PyTorchJob" | "MPIJob" | "TFJob" | "XGBoostJob") => {

@@ -55,7 +55,7 @@ pub fn waiting(stage: &Stage<'_>) -> Vec<Waiting> {
         let of = Api::of(pod).map(|(api, name)| Key::group(api, &key.namespace, name));
         entries.entry(of.unwrap_or_else(|| key.clone())).or_default().push((key, pod));
     }
-    let mut all: Vec<((Reverse<bool>, Reverse<i32>, Time), Waiting)> = entries
+    let mut all: Vec<(Rank, Waiting)> = entries
         .iter()
         .map(|(key, pods)| {
             let first = queued.get(pods[0].0.to_string().as_str()).copied();

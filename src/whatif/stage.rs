@@ -145,7 +145,7 @@ impl<'w> Stage<'w> {
         let subject = pods.first()?;
         let gang = waiting.get(subject).and_then(gang_of);
         let run = Run { core, now: self.now, subject, gang, waiting, detail };
-        Some(run.to_the_end())
+        Some(run.finish())
     }
 
     /// Puts a change into force.
@@ -226,7 +226,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn to_the_end(mut self) -> Ran {
+    fn finish(mut self) -> Ran {
         let mut ran = Ran::default();
         for _ in 0..MAX_ATTEMPTS {
             if let Some(decision) = self.core.schedule_one(self.now) {
