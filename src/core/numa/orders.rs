@@ -108,16 +108,19 @@ pub fn reached(
     all(memo, machine, usage, &kinds)
 }
 
-/// A state of a machine after some pods have come; of the orders in which they may come, one. `None`
-/// unless a kubelet admits all of them in every order.
+/// The state of a machine after some pods have come in this order; `None` if one of them is
+/// refused. Where chance decides, the first course is taken.
 pub fn after(
     memo: &Memo,
     machine: &Arc<Machine>,
     usage: &Usage,
     pods: &[&Arc<Pod>],
 ) -> Option<Usage> {
-    let events = Events { coming: pods, ..Events::default() };
-    reached(memo, machine, usage, &events)?.first().cloned()
+    let mut usage = usage.clone();
+    for pod in pods {
+        usage = memo.predict(machine, &usage, pod).admitted.first()?.usage(machine, &usage);
+    }
+    Some(usage)
 }
 
 fn rank(event: &Event) -> u64 {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Inside;
 use crate::cluster::NodeView;
 use crate::model::PodShape;
-use crate::numa::{Course, Events, Memo, Pod, Prediction, reached};
+use crate::numa::{Course, Events, Memo, Pod, Prediction, after};
 
 impl Inside<'_> {
     /// What comes to pass on the node, a new pod among it; `None` if too little is known of those
@@ -20,16 +20,15 @@ impl Inside<'_> {
         Some(Events { coming, leaving, new })
     }
 
-    /// What the kubelet would do with a pod after all those who are on their way to it; of the
-    /// orders in which they may come, one. `None` if one of these may be refused.
+    /// What the kubelet would do with a pod after all those who are on their way to it, in the
+    /// order in which they were made. `None` if one of these would be refused.
     #[must_use]
     pub fn likely(&self, memo: &Memo, pod: &Arc<Pod>) -> Option<Arc<Prediction>> {
         if self.expected.is_empty() {
             return Some(memo.predict(self.machine, &self.usage, pod));
         }
-        let coming = self.coming();
-        let states = reached(memo, self.machine, &self.start, &self.events(&coming, None)?)?;
-        Some(memo.predict(self.machine, states.first()?, pod))
+        let usage = after(memo, self.machine, &self.usage, &self.coming())?;
+        Some(memo.predict(self.machine, &usage, pod))
     }
 }
 
