@@ -655,7 +655,10 @@ impl Room for Search<'_> {
                     self.restraint.look_again(self.now, self.by.seeker, at);
                 }
                 self.rejectors = kept.candidates.rejectors().fold(0, |all, i| all | 1 << i);
-                unschedulable(nothing_found(&kept.candidates, nodes, &in_the_way), Some(""))
+                // After errors upstream leaves the nomination alone.
+                let failed = in_the_way.is_empty() && kept.candidates.errors().is_some();
+                let text = nothing_found(&kept.candidates, nodes, &in_the_way);
+                unschedulable(text, Some("").filter(|_| !failed))
             }
         };
         if self.ledger.keeps_preemption() {

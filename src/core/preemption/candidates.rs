@@ -11,7 +11,7 @@ use super::dry_run::dry_run;
 use super::{Candidate, Rank};
 use crate::cluster::NodeId;
 use crate::cycle::Trial;
-use crate::framework::Status;
+use crate::framework::{Code, Status};
 use crate::hash::scramble;
 use crate::io::Tick;
 use crate::model::PodId;
@@ -183,6 +183,18 @@ impl Candidates {
     /// What was said of the nodes that could not, with how many each.
     pub(crate) fn failures(&self) -> impl Iterator<Item = (&Status, u32)> {
         self.failed.iter().map(|(status, nodes)| (&**status, *nodes))
+    }
+
+    /// What went wrong where it was tried whether somebody could go, as upstream adds errors up.
+    pub(crate) fn errors(&self) -> Option<String> {
+        let failed = self.failed.keys().filter(|status| status.code == Code::Error);
+        let texts: BTreeSet<String> = failed.map(|status| status.message()).collect();
+        let all = || texts.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        match texts.len() {
+            0 => None,
+            1 => texts.first().cloned(),
+            _ => Some(format!("[{}]", all())),
+        }
     }
 
     /// About how many bytes it holds.

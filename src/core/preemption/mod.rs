@@ -128,6 +128,10 @@ pub(crate) fn nothing_found(
     nodes: usize,
     in_the_way: &[Arc<str>],
 ) -> String {
+    // Without any candidate an error is all that is said.
+    if let Some(errors) = candidates.errors().filter(|_| in_the_way.is_empty()) {
+        return format!("preemption: {errors}");
+    }
     let one = |reason| (1, std::slice::from_ref(reason));
     let mut reasons: Vec<(u32, &[Arc<str>])> = in_the_way.iter().map(one).collect();
     reasons.extend(candidates.failures().map(|(status, nodes)| (nodes, &*status.reasons)));
