@@ -96,7 +96,7 @@ pub(crate) async fn run(
     let (Some(first), Some(last), true) = (seen.first, seen.last, seen.bound >= pods) else {
         return Ok(Outcome::DidNotFinish { bound: seen.bound, pods, limit });
     };
-    // Events may still be on their way, and are part of the work.
+    let events = all_events(&client, pods as u64).await?;
     quiet(|| process.cpu_seconds(), 0.03).await?;
     let thousands = pods as f64 / 1_000.0;
     let done = Done {
@@ -105,7 +105,7 @@ pub(crate) async fn run(
         first_bind_seconds: (first - begin).as_secs_f64(),
         cpu_seconds_per_1000: process.cpu_seconds()? / thousands,
         peak_rss_mib: process.peak_rss_bytes()? as f64 / f64::from(1 << 20),
-        events: count(&client, EVENTS).await?,
+        events,
         evicted: before - count(&client, LOW_PODS).await?,
     };
     topology::check(&client, workload).await?;
@@ -140,6 +140,22 @@ async fn watch(
             eprintln!("{label}: {} of {pods} bound after {seconds} s", seen.bound);
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Waits until each of `pods` has an Event. They are part of the work: whoever writes fewer
+/// has done less, and is no match.
+async fn all_events(client: &Client, pods: u64) -> Result<u64> {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let events = count(client, EVENTS).await?;
+        if events >= pods {
+            return Ok(events);
+        }
+        if Instant::now() >= deadline {
+            bail!("wrote {events} Events for {pods} pods");
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
 

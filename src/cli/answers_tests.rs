@@ -1,11 +1,12 @@
-//! Transcripts of `muster queue`, `nodes` and `gang`, from a file.
+//! Transcripts of `muster queue`, `nodes`, `gang` and `lint`, from files.
 #![allow(clippy::unwrap_used, reason = "a test may fail by a panic")]
 
 use muster_core::Profile;
 
 use super::print::{Output, golden};
-use super::{gang, nodes, queue};
+use super::{gang, lint, nodes, queue};
 use crate::explain::read_documents;
+use crate::plugin::Registry;
 use crate::whatif::{Stage, World};
 
 fn world() -> World {
@@ -50,4 +51,16 @@ fn gangs_have_members_with_ranks_and_domains() {
         told("other", "train", Output::Table).unwrap_err().to_string(),
         "there is no pod group \"train\" in namespace \"other\" (-n NAMESPACE)"
     );
+}
+
+#[test]
+fn what_lint_says_names_file_object_field_and_remedy() {
+    let registry = Registry::default();
+    let of = |file: &str, text: &str| crate::lint::lint(file.as_ref(), text, registry.plugins());
+    let reports = [
+        of("wrong.yaml", include_str!("golden/lint-wrong.yaml")),
+        of("right.yaml", include_str!("golden/lint-right.yaml")),
+    ];
+    golden("lint.txt", &lint::answer(&reports, lint::Output::Text).unwrap());
+    golden("lint.json", &lint::answer(&reports, lint::Output::Json).unwrap());
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::explain::read;
 use super::print::print;
-use crate::lint::lint;
+use crate::lint::{Report, lint};
 use crate::plugin::Registry;
 
 const EXAMPLES: &str = "\
@@ -35,7 +35,7 @@ pub(super) struct LintArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Output {
+pub(super) enum Output {
     /// For people
     Text,
     /// For programs; stable
@@ -52,27 +52,26 @@ pub(super) fn run(args: &LintArgs, registry: &Registry) -> Result<ExitCode> {
     for file in &args.files {
         reports.push(lint(file, &read(file)?, registry.plugins()));
     }
-    let text = match args.output {
-        Output::Json => serde_json::to_string_pretty(&json!({ "items": reports }))? + "\n",
-        Output::Text => {
-            let mut text = String::new();
-            for report in &reports {
-                for finding in &report.findings {
-                    text += &format!("{}: {finding}\n", report.file);
-                }
-                if report.findings.is_empty() {
-                    let (checked, skipped) = (report.checked, report.skipped);
-                    let rest = match skipped {
-                        0 => String::new(),
-                        n => format!(", {n} of other kinds"),
-                    };
-                    text += &format!("{}: nothing wrong ({checked} checked{rest})\n", report.file);
-                }
-            }
-            text
-        }
-    };
-    print(&text)?;
+    print(&answer(&reports, args.output)?)?;
     let wrong = reports.iter().any(|report| report.findings.iter().any(|f| f.error));
     Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What is printed: a line for each finding, and for each file without any.
+pub(super) fn answer(reports: &[Report], output: Output) -> Result<String> {
+    if output == Output::Json {
+        return Ok(serde_json::to_string_pretty(&json!({ "items": reports }))? + "\n");
+    }
+    let mut text = String::new();
+    for Report { file, checked, skipped, findings } in reports {
+        for finding in findings {
+            text += &format!("{file}: {finding}\n");
+        }
+        if findings.is_empty() {
+            let rest =
+                if *skipped == 0 { String::new() } else { format!(", {skipped} of other kinds") };
+            text += &format!("{file}: nothing wrong ({checked} checked{rest})\n");
+        }
+    }
+    Ok(text)
 }

@@ -43,6 +43,9 @@ use crate::shard::NodeSelector;
 /// Objects listed per request: bounds the memory of a list, here and there.
 pub const PAGE: u32 = 500;
 
+/// How long the first connection may take before the watches open theirs.
+const FIRST: Duration = Duration::from_secs(5);
+
 /// How long changes may gather before they are read.
 pub const REST: Duration = Duration::from_millis(4);
 
@@ -108,6 +111,8 @@ async fn follow_all(config: &kube::Config, sink: &Sink, refusals: &Arc<Notify>) 
             return;
         }
     };
+    // Alone, so that it is the only handshake if one connection does for all kinds.
+    let _ = tokio::time::timeout(FIRST, client.apiserver_version()).await;
     let mut kinds = JoinSet::new();
     kinds.spawn(stream::follow::<Node>(client.clone(), sink.clone()));
     kinds.spawn(stream::follow::<Pod>(client.clone(), sink.clone()));

@@ -20,12 +20,8 @@ use super::objects::ObjectWrites;
 use super::{CALL_LANES, EVENT_LANES, SHARED_LANES, Shared, bodies};
 use crate::run::Message;
 
-/// With more calls than this under way, answers are read in batches.
-const FEW: usize = 8;
-/// How long answers may gather before they are read.
-const REST: Duration = Duration::from_micros(1500);
-/// Connections that are opened when this process begins to lead: the binds of a gang go
-/// out together, and must not wait for one handshake after the other.
+/// Connections that are opened when this process begins to lead, if the server does not share
+/// one: the binds of a gang go out together, and must not wait for one handshake after the other.
 pub(super) const WARM: usize = 32;
 /// How long that may take.
 const WARM_DEADLINE: Duration = Duration::from_secs(5);
@@ -106,9 +102,12 @@ async fn keep_warm(shared: Arc<Shared>) {
         if !leadership.is_leader() {
             continue;
         }
+        let (wire, until) = (&shared.fenced.wire, Instant::now() + WARM_DEADLINE);
+        // Alone, so that it is the only handshake if one connection does for all.
+        let _ = wire.call(bodies::version(), until).await;
         let mut calls = JoinSet::new();
         for _ in 0..WARM {
-            let (wire, until) = (shared.fenced.wire.clone(), Instant::now() + WARM_DEADLINE);
+            let wire = wire.clone();
             calls.spawn(async move { wire.call(bodies::version(), until).await });
         }
         calls.join_all().await;
@@ -144,18 +143,19 @@ async fn lane(shared: Arc<Shared>, role: Role) {
                 shared.next_event().await;
             }
         }
+        shared.rest.answered();
         shared.ended.notify_waiters();
     }
 }
 
 impl Shared {
     /// Called when there is nothing to do but to wait for answers. With many
-    /// under way, a few are let gather: waking up costs more than an answer.
+    /// under way, a few are let gather.
     fn rest(&self) {
-        let binds = self.unanswered.load(Ordering::Relaxed);
+        let binds = self.unanswered.load(Ordering::Relaxed).min(CALL_LANES);
         let events = self.events_flying.load(Ordering::Relaxed);
-        if binds + events > FEW {
-            std::thread::sleep(REST);
+        if let Some(rest) = self.rest.next(binds + events) {
+            std::thread::sleep(rest);
         }
     }
 

@@ -16,6 +16,7 @@ mod events;
 mod eviction_tests;
 mod lanes;
 mod objects;
+mod rest;
 #[cfg(test)]
 mod tests;
 
@@ -91,6 +92,7 @@ struct Shared {
     /// Binds, evictions and writes of objects, accepted and not answered.
     unanswered: AtomicUsize,
     events_flying: AtomicUsize,
+    rest: rest::Rest,
     /// Something ended: worth a look for whoever waits for the end.
     ended: Notify,
     fenced: Fenced,
@@ -140,6 +142,7 @@ pub fn start(setup: Setup) -> Result<(Writer, oneshot::Receiver<()>), ClientErro
         events: Semaphore::new(0),
         unanswered: AtomicUsize::new(0),
         events_flying: AtomicUsize::new(0),
+        rest: rest::Rest::default(),
         ended: Notify::new(),
         bucket: bucket(),
         event_bucket: bucket(),

@@ -7,6 +7,8 @@
 //!
 //! Must never decide what to write.
 
+mod connect;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,9 +17,9 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
+use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
-use kube::client::ConfigExt;
+use kube::client::{Body, ClientBuilder, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use muster_core::outbox::{Details, Failure};
 use tokio::time::Instant;
@@ -26,12 +28,8 @@ use tower::{BoxError, ServiceBuilder, ServiceExt};
 
 /// A watch that says nothing for this long (bookmarks included) is dead.
 const WATCH_SILENCE: Duration = Duration::from_secs(300);
-/// Time to reach the server.
-const CONNECT: Duration = Duration::from_secs(5);
 /// Longest that an ordinary call may be silent.
 const CALL_SILENCE: Duration = Duration::from_secs(10);
-/// An idle connection is closed before the server would.
-const IDLE: Duration = Duration::from_secs(45);
 /// An error body longer than this is cut: it is for people.
 const MAX_ERROR_BODY: usize = 64 * 1024;
 /// The API server's own limit on an object.
@@ -58,6 +56,9 @@ pub enum ClientError {
     /// The configuration does not make a client.
     #[error("the client configuration cannot be used: {0}")]
     Client(Box<kube::Error>),
+    /// `tls-server-name` is not the name of a host.
+    #[error("tls-server-name {0:?} is not a name; give it a host name or an IP address")]
+    ServerName(String),
     /// The server's address is not a URL with a host.
     #[error("the server address {0} has no host; give a URL such as https://10.0.0.1:6443")]
     Address(Uri),
@@ -81,7 +82,7 @@ pub async fn load(kubeconfig: Option<&Path>) -> Result<kube::Config, ClientError
         None => kube::Config::incluster().map_err(|e| ClientError::InCluster(Box::new(e)))?,
     };
     config.default_retry = false;
-    config.connect_timeout = Some(CONNECT);
+    config.connect_timeout = Some(connect::CONNECT);
     Ok(config)
 }
 
@@ -107,13 +108,26 @@ pub async fn load_as_user(
         Err(reason) => kube::Config::incluster().map_err(|_| fail(reason))?,
     };
     config.default_retry = false;
-    config.connect_timeout = Some(CONNECT);
+    config.connect_timeout = Some(connect::CONNECT);
     Ok(config)
 }
 
-/// A client for lists and watches.
+/// A client for lists and watches: all of them on one connection, if the server speaks HTTP/2.
 pub fn watching(config: &kube::Config) -> Result<kube::Client, ClientError> {
-    with_silence(config, WATCH_SILENCE)
+    if config.proxy_url.is_some() {
+        return with_silence(config, WATCH_SILENCE);
+    }
+    let fail = |e| ClientError::Client(Box::new(e));
+    let mut connector = TimeoutConnector::new(connect::connector(config)?);
+    connector.set_read_timeout(Some(WATCH_SILENCE));
+    let client: legacy::Client<_, Body> = connect::pool(usize::MAX).build(connector);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer().map_err(fail)?)
+        .layer(config.extra_headers_layer().map_err(fail)?)
+        .map_err(BoxError::from)
+        .service(client);
+    Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
 }
 
 /// A client for short calls: lease, reviews.
@@ -148,16 +162,7 @@ impl Wire {
         let uri = &config.cluster_url;
         let authority = uri.authority().cloned();
         let authority = authority.ok_or_else(|| ClientError::Address(uri.clone()))?;
-        let mut http = legacy::connect::HttpConnector::new();
-        http.enforce_http(false);
-        http.set_nodelay(true);
-        http.set_connect_timeout(Some(CONNECT));
-        let connector = config.rustls_https_connector_with_connector(http).map_err(fail)?;
-        let client = legacy::Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(connections)
-            .build(connector);
+        let client = connect::pool(connections).build(connect::connector(config)?);
         let service = ServiceBuilder::new()
             .option_layer(config.auth_layer().map_err(fail)?)
             .layer(config.extra_headers_layer().map_err(fail)?)
