@@ -191,6 +191,17 @@ impl Wire {
         }
     }
 
+    /// Opens a connection by a call whose answer does not matter; `true` if it is one that
+    /// all calls share.
+    pub async fn open(&self, call: Call, deadline: Instant) -> bool {
+        let Ok(request) = self.request(call) else {
+            return false;
+        };
+        let answer = self.service.clone().oneshot(request);
+        let answer = tokio::time::timeout_at(deadline, answer).await;
+        answer.is_ok_and(|answer| answer.is_ok_and(|a| a.version() == http::Version::HTTP_2))
+    }
+
     /// As [`Wire::call`], and returns the body of a successful answer.
     pub async fn fetch(&self, call: Call, deadline: Instant) -> Result<Vec<u8>, Failure> {
         let answer = async {

@@ -60,7 +60,7 @@ impl Gpus {
         if !whole && !requests.any(names) {
             return 0;
         }
-        let charged = PodRequests::of(pod, &mut self.table).charged;
+        let charged = PodRequests::charged_of(pod, &mut self.table);
         let gpus = charged.iter().filter(|(id, _)| is_gpu(self.table.name(*id)));
         gpus.fold(0_i64, |sum, (_, amount)| sum.saturating_add(*amount))
     }

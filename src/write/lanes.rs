@@ -103,8 +103,9 @@ async fn keep_warm(shared: Arc<Shared>) {
             continue;
         }
         let (wire, until) = (&shared.fenced.wire, Instant::now() + WARM_DEADLINE);
-        // Alone, so that it is the only handshake if one connection does for all.
-        let _ = wire.call(bodies::version(), until).await;
+        if wire.open(bodies::version(), until).await {
+            continue; // one connection does for all
+        }
         let mut calls = JoinSet::new();
         for _ in 0..WARM {
             let wire = wire.clone();

@@ -79,6 +79,11 @@ impl Core {
         self.holds.iter().find(|(_, hold)| hold.leader == Some(pod)).map(|(id, _)| *id)
     }
 
+    /// The member in whose name pods are made to go for a gang.
+    pub(super) fn led_by(&self, id: GangId) -> Option<PodId> {
+        self.holds.get(&id)?.leader
+    }
+
     /// How many are still to leave for a gang.
     pub(super) fn still_leaving(&self, id: GangId) -> usize {
         if bug!(self.bugs, GangPlansTwice) {
@@ -178,7 +183,7 @@ impl Core {
 
     /// The member in whose name pods were made to go may be gone, and its plan with it.
     pub(super) fn mind_hold(&mut self, now: Tick, id: GangId) {
-        let Some(leader) = self.holds.get(&id).and_then(|hold| hold.leader) else {
+        let Some(leader) = self.led_by(id) else {
             return;
         };
         if !self.plans.contains_key(&leader) {

@@ -124,11 +124,14 @@ fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
+/// What the name of a resource begins with in a quota; it has to be a name with that, too.
+const QUOTA: &str = "requests.";
+
 /// Upstream's `IsExtendedResourceName`.
 pub(crate) fn is_extended_resource(name: &str) -> bool {
     !is_native(name)
         && !name.starts_with("requests.")
-        && super::validate::is_qualified_name(&format!("requests.{name}"))
+        && super::validate::is_qualified_under(QUOTA, name)
 }
 
 /// Upstream's `IsScalarResourceName`: extended, hugepages, attachable volumes
@@ -181,24 +184,26 @@ impl PodRequests {
             default_memory: false,
         };
         let fit = pod_requests(pod, plain);
-        let charged = pod_requests(pod, Options { use_status: true, ..plain });
         let pod_level = pod_level_requests_set(pod);
+        let use_status = says_of_resources(pod);
+        let charged = if use_status {
+            pod_requests(pod, Options { use_status, ..plain })
+        } else {
+            fit.clone()
+        };
         let defaults = Options {
-            use_status: true,
+            use_status,
             default_cpu: !pod_level || !charged.contains_key("cpu"),
             default_memory: !pod_level || !charged.contains_key("memory"),
             ..plain
         };
         let nonzero = pod_requests(pod, defaults);
-        let score = pod_requests(
-            pod,
-            Options {
-                use_status: false,
-                pod_level: false,
-                default_cpu: true,
-                default_memory: true,
-            },
-        );
+        let score = if use_status || pod_level {
+            let all = Options { default_cpu: true, default_memory: true, ..plain };
+            pod_requests(pod, Options { pod_level: false, ..all })
+        } else {
+            nonzero.clone()
+        };
         let amount = |sums: &Sums<'_>, name| sums.get(name).copied().unwrap_or_default();
         Self {
             nonzero_cpu: amount(&nonzero, "cpu").milli_value(),
@@ -208,6 +213,25 @@ impl PodRequests {
             score: resources(&score, table),
         }
     }
+
+    /// [`PodRequests::charged`] alone.
+    pub fn charged_of(pod: &k8s::Pod, table: &mut ResourceTable) -> Resources {
+        let (default_cpu, default_memory) = (false, false);
+        let use_status = says_of_resources(pod);
+        let options = Options { use_status, pod_level: true, default_cpu, default_memory };
+        resources(&pod_requests(pod, options), table)
+    }
+}
+
+/// Whether the status has a say in what the pod takes from its node: something was resized,
+/// or is to be.
+fn says_of_resources(pod: &k8s::Pod) -> bool {
+    let status = &pod.status;
+    let mut containers = status.container_statuses.iter().chain(&status.init_container_statuses);
+    status.resources.is_some()
+        || status.allocated_resources.is_some()
+        || containers.any(|c| c.resources.is_some() || c.allocated_resources.is_some())
+        || resize_infeasible(pod)
 }
 
 fn resources(sums: &Sums<'_>, table: &mut ResourceTable) -> Resources {

@@ -76,6 +76,17 @@ pub(crate) fn is_qualified_name(key: &str) -> bool {
     label_key_errors(key).is_empty()
 }
 
+/// The same of a key with something put before its prefix: labels that end with a
+/// dot. Asked of every pod, so nothing is put together for it.
+pub(crate) fn is_qualified_under(before: &str, key: &str) -> bool {
+    key.split_once('/').is_some_and(|(prefix, name)| {
+        before.len() + prefix.len() <= 253
+            && is_dns_subdomain(prefix)
+            && name.len() <= 63
+            && is_name(name)
+    })
+}
+
 fn is_name(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.first().is_some_and(u8::is_ascii_alphanumeric)

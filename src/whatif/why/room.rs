@@ -34,7 +34,7 @@ pub(super) fn insufficient<'a>(reasons: impl Iterator<Item = &'a str>) -> Vec<St
 /// How much a pod asks for, in the core's units: thousandths of cpu, bytes, pieces.
 pub(super) fn asked(pod: &Pod, resource: &str) -> Option<i64> {
     let mut table = ResourceTable::default();
-    let charged = PodRequests::of(pod, &mut table).charged;
+    let charged = PodRequests::charged_of(pod, &mut table);
     let own = charged.iter().find(|(id, _)| **table.name(*id) == *resource);
     own.map(|(_, amount)| *amount)
 }
