@@ -11,7 +11,7 @@
 //!     cargo bench --bench live -- --workload plain,gpu --nodes 500 --pods 500
 //!     cargo bench --bench live -- --workload preemption
 //!     cargo bench --bench live -- --workload gangs-16,gangs-1000
-//!     cargo bench --bench live -- --workload gangs-16-rack --nodes 2000 --pods 960
+//!     cargo bench --bench live -- --workload gangs-16-rack --nodes 2000 --pods 960 --rack 16
 //!     cargo bench --bench live -- --workload gangs-16-rack,gangs-256-block --pods 3200
 
 mod floor;
@@ -53,6 +53,9 @@ struct Compare {
     nodes: usize,
     #[arg(long, default_value_t = 5_000)]
     pods: usize,
+    /// Nodes in a rack; a block is 16 racks.
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..))]
+    rack: u16,
     /// Seconds that a scheduler has to bind all pods.
     #[arg(long, default_value_t = 300)]
     timeout: u64,
@@ -84,7 +87,8 @@ async fn compare(args: &Compare) -> anyhow::Result<()> {
     for workload in workloads {
         for &scheduler in args.schedulers.iter().filter(|s| s.makes_sense(workload)) {
             let limit = Duration::from_secs(args.timeout);
-            let run = run::run(workload, scheduler, args.nodes, args.pods, limit);
+            let nodes = (args.nodes, usize::from(args.rack));
+            let run = run::run(workload, scheduler, nodes, args.pods, limit);
             let outcome = run.await.unwrap_or_else(|e| Outcome::Failed(format!("{e:#}")));
             eprintln!("{}: {}: {outcome}", workload.name(), scheduler.name());
             report.add(workload, scheduler, outcome);

@@ -71,7 +71,7 @@ impl Scheduler {
 pub(crate) async fn run(
     workload: Workload,
     scheduler: Scheduler,
-    nodes: usize,
+    (nodes, rack): (usize, usize),
     pods: usize,
     limit: Duration,
 ) -> Result<Outcome> {
@@ -84,7 +84,7 @@ pub(crate) async fn run(
         .start()?;
     let command = scheduler.command(&cp, workload)?;
     let client = cp.admin()?;
-    workload.create(&client, nodes, pods, scheduler.scheduler_name()).await?;
+    workload.create(&client, nodes, pods, rack, scheduler.scheduler_name()).await?;
     let observer = Observer::start(&client).await?;
     let servers: Vec<u32> = cp.pids().into_iter().map(|(_, pid)| pid).collect();
     quiet(|| servers.iter().map(|pid| cpu_seconds(*pid)).sum(), 0.1).await?;

@@ -8,8 +8,6 @@ use serde_json::{Value, json};
 
 use crate::{preemption, topology};
 
-/// Nodes per rack, a label on every node.
-const RACK: usize = 32;
 /// Racks per block, another one.
 const BLOCK: usize = 16;
 const ZONES: usize = 10;
@@ -147,12 +145,13 @@ impl Workload {
         }
     }
 
-    /// Creates the nodes, the groups and the pods.
+    /// Creates the nodes, `rack` of them in each rack, the groups and the pods.
     pub(crate) async fn create(
         self,
         client: &Client,
         nodes: usize,
         pods: usize,
+        rack: usize,
         scheduler_name: &str,
     ) -> Result<()> {
         if self == Self::Preemption {
@@ -163,8 +162,8 @@ impl Workload {
             let mut node = node(&format!("node-{i:05}"), cpus, "256Gi", 110);
             let labels = node.metadata.labels.get_or_insert_default();
             labels.insert(ZONE_LABEL.to_owned(), format!("zone-{}", i % ZONES));
-            labels.insert(RACK_LABEL.to_owned(), format!("rack-{}", i / RACK));
-            labels.insert(BLOCK_LABEL.to_owned(), format!("block-{}", i / RACK / BLOCK));
+            labels.insert(RACK_LABEL.to_owned(), format!("rack-{}", i / rack));
+            labels.insert(BLOCK_LABEL.to_owned(), format!("block-{}", i / rack / BLOCK));
             let status = node.status.get_or_insert_default();
             for list in [&mut status.capacity, &mut status.allocatable] {
                 if self == Self::Gpu || self.is_gang() {

@@ -400,14 +400,6 @@ impl Core {
         self.orphans.values().filter(|orphan| orphan.gang == Some(gang)).count()
     }
 
-    /// How many calls of the plan that is carried out for a gang are on their way: all its
-    /// victims may have left before their answers come.
-    pub(super) fn asked_for(&self, gang: GangId) -> usize {
-        let plan = self.led_by(gang).and_then(|leader| self.plans.get(&leader));
-        let asked = |v: &&Victim| matches!(v.state, Todo::Asked(_));
-        plan.map_or(0, |plan| plan.victims.iter().filter(asked).count())
-    }
-
     /// A member planned for itself alone, and is with its gang again: the gang plans.
     pub(super) fn plan_for_one_ends(&mut self, now: Tick, id: GangId, pod: PodId) {
         if self.hold_led_by(pod).is_some() {

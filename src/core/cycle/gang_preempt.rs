@@ -72,7 +72,7 @@ impl Core {
         if leaving > 0 {
             return Err(format!("preemption: waiting for {leaving} pods to leave"));
         }
-        let unanswered = self.unanswered(at.id) + self.asked_for(at.id);
+        let unanswered = self.unanswered(at.id);
         if unanswered > 0 {
             return Err(format!(
                 "preemption: waiting for {unanswered} answers about the last plan"

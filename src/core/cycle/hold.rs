@@ -76,12 +76,19 @@ impl Core {
 
     /// The gang for which pods are made to go in the name of this one.
     pub(super) fn hold_led_by(&self, pod: PodId) -> Option<GangId> {
-        self.holds.iter().find(|(_, hold)| hold.leader == Some(pod)).map(|(id, _)| *id)
+        let mut holds = self.holds.iter();
+        holds.find(|(_, hold)| self.leader_of(hold) == Some(pod)).map(|(id, _)| *id)
     }
 
-    /// The member in whose name pods are made to go for a gang.
-    pub(super) fn led_by(&self, id: GangId) -> Option<PodId> {
-        self.holds.get(&id)?.leader
+    /// The member in whose name pods are made to go; none if it is gone, and its number another
+    /// pod's.
+    fn leader_of(&self, hold: &Hold) -> Option<PodId> {
+        let same = |pod: &PodId| self.cluster.pod(*pod).is_none_or(|p| p.key.uid == hold.uid);
+        hold.leader.filter(same)
+    }
+
+    fn led_by(&self, id: GangId) -> Option<PodId> {
+        self.leader_of(self.holds.get(&id)?)
     }
 
     /// How many are still to leave for a gang.
@@ -183,10 +190,10 @@ impl Core {
 
     /// The member in whose name pods were made to go may be gone, and its plan with it.
     pub(super) fn mind_hold(&mut self, now: Tick, id: GangId) {
-        let Some(leader) = self.led_by(id) else {
+        if self.holds.get(&id).is_none_or(|hold| hold.leader.is_none()) {
             return;
-        };
-        if !self.plans.contains_key(&leader) {
+        }
+        if !self.led_by(id).is_some_and(|leader| self.plans.contains_key(&leader)) {
             self.count_leaving(id);
             let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
             self.queue.unhold_gang(&cx, id, false);
@@ -196,10 +203,12 @@ impl Core {
     /// The gang has its room: nothing is held for it any more.
     pub(super) fn drop_hold(&mut self, now: Tick, id: GangId) -> bool {
         self.rounds.arm(id, Due::Hold, None);
-        let Some(leader) = self.holds.get(&id).map(|hold| hold.leader) else {
+        if !self.holds.contains_key(&id) {
             return false;
-        };
-        leader.into_iter().for_each(|leader| drop(self.drop_plan(now, leader)));
+        }
+        if let Some(leader) = self.led_by(id) {
+            self.drop_plan(now, leader);
+        }
         self.holds.remove(&id);
         true
     }
@@ -207,12 +216,13 @@ impl Core {
     /// The gang lacks members: no room is held, but it does not plan anew either before
     /// those have left who were told to.
     pub(super) fn pause_hold(&mut self, now: Tick, id: GangId) {
-        let Some((leader, uid)) = self.holds.get(&id).and_then(|h| Some((h.leader?, &h.uid)))
-        else {
+        let Some(hold) = self.holds.get(&id).filter(|hold| hold.leader.is_some()) else {
             return;
         };
-        let uid = Arc::clone(uid);
-        self.drop_plan(now, leader);
+        let uid = Arc::clone(&hold.uid);
+        if let Some(leader) = self.led_by(id) {
+            self.drop_plan(now, leader);
+        }
         self.count_leaving(id);
         let leaving = self.holds.get(&id).map(|hold| hold.leaving.clone()).unwrap_or_default();
         self.end_hold(now, id);
