@@ -245,7 +245,13 @@ impl Audit {
             self.devices.lost(&left);
         }
         let world = &self.world;
+        self.devices.given.remove(&uid);
         let Some(report) = self.devices.reports.get(node) else { return };
+        // Another process has put it there before: what it got counts, not what is expected.
+        let has = |holder: &Holder| matches!(holder, Holder::Pod(own) if *own == uid);
+        if report.devices.values().any(has) {
+            return;
+        }
         let open = |(id, holder): (&Id, &Holder)| (id.clone(), is_open(world, node, holder));
         let open = report.devices.iter().map(open).collect();
         let before = others(world, node, &uid);
