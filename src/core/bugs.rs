@@ -141,6 +141,10 @@ pub enum Bug {
     MachineStale,
     /// Refusals of kubelets are not counted.
     RefusalsIgnored,
+    /// Devices that pods on their way are expected to get are free for others.
+    PredictionsIgnored,
+    /// Devices that pods have are free for others.
+    HoldersIgnored,
 }
 
 #[cfg(any(test, feature = "seeded-bugs"))]
@@ -218,6 +222,9 @@ impl Bug {
         Self::MachineStale,
         Self::RefusalsIgnored,
     ];
+
+    /// Mistakes that worlds with GPUs that have ids find, and histories without them do not.
+    pub const DEVICES: &[Self] = &[Self::PredictionsIgnored, Self::HoldersIgnored];
 }
 
 /// The mistake that is switched on, if any.

@@ -155,6 +155,7 @@ impl Audit {
             self.violation("S1", format!("{name} was put on {node}, but {why}"));
         }
         self.new_attempt(&uid);
+        self.devices_chosen(name, node);
         let place = Place::Reserved { node: node.to_owned(), stage };
         self.world.put(name, place, load);
         self.together(name, node, super::topology::PUT);

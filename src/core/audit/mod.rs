@@ -22,18 +22,21 @@
 //! | binding | a binding ends after its answer, a wait at its deadline |
 //! | cache | nodes, sums and places are what was fed in |
 //! | version | an attempt begins under the version in force, and ends under that |
+//! | devices | at every bind: what a pod is expected to get is there, nobody has it, and no other pod is expected to get it |
+//! | avoided | at every decision: a node whose kubelet refused enough pods that ask for the same is left alone |
 //! | reserve | what Reserve took is given back once, in reverse order |
 //!
 //! A nomination is no reservation: whoever is more important may take the room, so
 //! S1 knows nothing of it; only "no node fits" takes it into account.
 //!
-//! Devices join as further files beside [`full`](Audit::full)'s, with
-//! their own part of the picture.
+//! Which devices kubelets give is theirs: what is expected of them is checked, and that nodes
+//! are left alone whose kubelets refuse.
 
 mod attempts;
 mod audited;
 mod budgets;
 mod decisions;
+mod devices;
 mod fit;
 mod full;
 mod gang_plans;
@@ -99,6 +102,8 @@ struct ProfileFacts {
     extended: bool,
     /// Some plugin may have pods go against their budgets.
     may_force: bool,
+    /// When nodes are left alone whose kubelets refuse pods.
+    care: Option<devices::Care>,
 }
 
 impl ProfileFacts {
@@ -143,6 +148,7 @@ impl ProfileFacts {
             may_force: profile
                 .called(ExtensionPoint::PostFilter)
                 .any(|(_, p)| p.plugin.as_post_filter().is_some_and(PostFilter::may_force)),
+            care: care_of(profile),
             extended,
             // Who needs an extender waits for a turn, and others pass by.
             plain_order: !extended
@@ -150,6 +156,16 @@ impl ProfileFacts {
                 && sorts.all(|name| name == "PrioritySort"),
         }
     }
+}
+
+fn care_of(profile: &crate::Profile) -> Option<devices::Care> {
+    let mut filters = profile.called(ExtensionPoint::Filter);
+    let care = filters.find_map(|(_, p)| p.plugin.node_care())?;
+    (care.refusals > 0).then_some(devices::Care {
+        refusals: care.refusals,
+        window_seconds: care.window_seconds,
+        avoid_seconds: care.avoid_seconds,
+    })
 }
 
 /// Plugins whose rejections the checker can judge.
@@ -183,6 +199,9 @@ pub struct Audit {
     levels: topology::Levels,
     policies: policies::Policies,
     buckets: restraint::Buckets,
+    devices: devices::Devices,
+    /// When the last step was.
+    clock: Tick,
     /// Plugins that look again at all pods they rejected, whatever happens.
     eager: BTreeSet<&'static str>,
     /// Plugins have arguments that the checker does not know.
@@ -215,6 +234,8 @@ impl Audit {
             levels: topology::Levels::default(),
             policies: policies::Policies::default(),
             buckets: restraint::Buckets::default(),
+            devices: devices::Devices::default(),
+            clock: Tick(0),
             eager: BTreeSet::new(),
             lenient: false,
             advanced: None,
@@ -275,6 +296,7 @@ impl Audit {
 
     /// What the core is about to be told.
     pub fn input(&mut self, now: Tick, input: &Input) {
+        self.clock = now;
         self.see_input(now, input);
     }
 
@@ -285,6 +307,7 @@ impl Audit {
 
     /// What the core decided.
     pub fn decision(&mut self, now: Tick, decision: &Decision) {
+        self.clock = now;
         self.see_decision(now, decision);
     }
 

@@ -74,6 +74,8 @@ pub(super) struct Pod {
     pub(super) gated: bool,
     pub(super) deleting: bool,
     pub(super) wants: Wants,
+    /// What it asks a kubelet for, devices among it.
+    pub(super) asks: Option<String>,
     pub(super) seen: u64,
     pub(super) place: Place,
     /// What it takes where it is.
@@ -128,6 +130,7 @@ impl Pod {
             gated: false,
             deleting: false,
             wants: Wants::default(),
+            asks: None,
             seen: 0,
             place: Place::Pending,
             load: Load::default(),
@@ -172,6 +175,7 @@ impl Pod {
         self.gated = !wire.spec.scheduling_gates.is_empty();
         self.deleting = wire.metadata.deletion_timestamp.is_some();
         self.wants = Wants::of(wire);
+        self.asks = super::devices::asks(wire);
         self.idle_load =
             Load { amounts: requests::occupied(wire), ports: requests::ports(&wire.spec) };
         let condition = wire.status.conditions.iter().find(|c| c.kind == "PodScheduled");

@@ -25,9 +25,15 @@ impl Audit {
     pub(super) fn see_input(&mut self, now: Tick, input: &Input) {
         self.owing();
         match input {
-            Input::Node(Change::Upsert(node)) => self.world.upsert_node(node),
+            Input::Node(Change::Upsert(node)) => {
+                if !self.world.nodes.contains_key(&node.metadata.name) {
+                    self.devices.node_changed(&node.metadata.name);
+                }
+                self.world.upsert_node(node);
+            }
             Input::Node(Change::Delete(key)) => {
                 self.world.nodes.remove(&key.name);
+                self.devices.node_changed(&key.name);
             }
             // Old news of a member that has ended.
             Input::Pod(Change::Upsert(pod)) if self.groups.has_succeeded(&pod.metadata.uid) => {
@@ -37,6 +43,8 @@ impl Audit {
             }
             Input::Pod(Change::Upsert(pod)) => {
                 let profile = self.profile(&pod.spec.scheduler_name);
+                self.pod_failed(now, pod);
+                self.devices.shown(pod);
                 self.world.upsert_pod(now, pod, profile);
                 // A plugin may wait for just that.
                 let mut others = pod.status.conditions.iter().filter(|c| c.kind != "PodScheduled");
@@ -51,7 +59,12 @@ impl Audit {
                 self.levels.relist_done(*kind, self.world.relists[*kind as usize]);
                 self.policies.relist_done(*kind, self.world.relists[*kind as usize]);
                 self.buckets.keep(|policy| self.policies.knows(policy));
+                self.devices.relist_done(*kind, self.world.relists[*kind as usize]);
+                let nodes: Vec<String> = self.world.nodes.keys().cloned().collect();
                 self.world.relist_done(*kind);
+                for node in nodes.iter().filter(|node| !self.world.nodes.contains_key(*node)) {
+                    self.devices.node_changed(node);
+                }
             }
             Input::BindDone { pod, attempt, result } => {
                 self.answered(now, pod, *attempt, result.as_ref().err());
@@ -86,6 +99,7 @@ impl Audit {
                 self.groups.upsert(object, self.world.relists[object.kind() as usize]);
                 self.levels.upsert(object, self.world.relists[object.kind() as usize]);
                 self.policies.upsert(object, self.world.relists[object.kind() as usize]);
+                self.devices.upsert(object, self.world.relists[object.kind() as usize]);
             }
             Input::ObjectGone(Kind::PodDisruptionBudget, key) => {
                 self.world.budgets.remove(&key_of(&key.namespace, &key.name));
@@ -96,13 +110,23 @@ impl Audit {
                 self.policies.remove(*kind, key);
                 self.buckets.keep(|policy| self.policies.knows(policy));
             }
+            Input::ObjectGone(Kind::NodeTopology, key) => self.devices.remove(key),
+            Input::Refused(pod) => self.pod_failed(now, pod),
             // Of other kinds the checker knows nothing: it judges no plugin that reads them.
-            Input::ObjectGone(..) | Input::Refused(_) | Input::Permit { .. } | Input::Data(_) => {}
+            Input::ObjectGone(..) | Input::Permit { .. } | Input::Data(_) => {}
         }
         for preemptor in std::mem::take(&mut self.world.lost) {
             self.plans.forget(&preemptor);
             self.unbook(&preemptor);
         }
+    }
+
+    /// Perhaps its kubelet refused a pod.
+    fn pod_failed(&mut self, now: Tick, pod: &muster_api::k8s::Pod) {
+        let profile = self.profile(&pod.spec.scheduler_name);
+        let care = profile.and_then(|profile| self.profiles[profile].care);
+        let known = self.world.nodes.contains_key(&pod.spec.node_name);
+        self.devices.failed(now, pod, care, known);
     }
 
     /// Whoever holds the pod at Permit may have heard what it waits for.
@@ -196,7 +220,8 @@ impl Audit {
             Some(_) => {}
         }
         match effect {
-            Effect::Bind { node, attempt, .. } => {
+            Effect::Bind { node, attempt, devices, .. } => {
+                self.devices_bound(&name, devices.as_deref());
                 if self.world.pods.get(&name).and_then(Pod::stage) == Some(Stage::Gathered) {
                     self.bound_with_gang(&name);
                 }

@@ -32,6 +32,8 @@ pub(super) struct World {
     pub(super) repelled: bool,
     /// UIDs of the pods that were lost from sight in this step.
     pub(super) lost: Vec<String>,
+    /// UIDs of pods that lost their room, not yet looked at.
+    pub(super) left: Vec<String>,
     pub(super) relists: [u64; Kind::COUNT],
     arrivals: u64,
 }
@@ -79,7 +81,7 @@ impl World {
 
     /// Puts a pod on a node, or on none.
     pub(super) fn put(&mut self, key: &str, place: Place, load: Load) {
-        self.take_off(key);
+        self.clear(key);
         self.edit(key, |pod| (pod.place, pod.load) = (place, load));
         let Some(pod) = self.pods.get(key) else { return };
         if let Some(node) = pod.node() {
@@ -89,6 +91,12 @@ impl World {
 
     /// Takes a pod off its node, if it has one.
     pub(super) fn take_off(&mut self, key: &str) {
+        let room = self.pods.get(key).filter(|pod| pod.node().is_some());
+        self.left.extend(room.map(|pod| pod.uid.clone()));
+        self.clear(key);
+    }
+
+    fn clear(&mut self, key: &str) {
         let Some(pod) = self.pods.get(key) else { return };
         if let Some(node) = pod.node()
             && let Some(usage) = self.usage.get_mut(node)

@@ -5,7 +5,7 @@
 use muster_api::k8s::{ContainerPort, Node, Pod, Taint, Toleration};
 
 use crate::model::requests::{Amounts, amounts, pod_requests};
-use crate::scenario::SchedulerSpec;
+use crate::scenario::{GPU, SchedulerSpec};
 
 /// A node and what is on it.
 pub(super) struct Room<'a> {
@@ -29,9 +29,14 @@ impl<'a> Room<'a> {
         self.ports.extend(host_ports(pod));
     }
 
-    /// Whether the pod fits, by the rules that the scheduler has switched on.
+    /// Whether the pod fits, by the rules that the scheduler has switched on. Which GPUs kubelets
+    /// would give together, and which nodes are avoided, is not known here.
     pub(super) fn fits(&self, pod: &Pod, rules: &SchedulerSpec) -> bool {
         let spec = &pod.spec;
+        let by_numa = rules.with.iter().any(|(plugin, _)| plugin == "NodeNumaFit");
+        if by_numa && pod_requests(spec).get(GPU).is_some_and(|gpus| *gpus > 0) {
+            return false;
+        }
         let tolerates = |taint: &Taint| spec.tolerations.iter().any(|t| tolerated(t, taint));
         if rules.has("NodeUnschedulable") && self.node.spec.unschedulable {
             let cordon = Taint {

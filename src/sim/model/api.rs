@@ -378,8 +378,18 @@ impl Api {
 
     /// The status subresource, as the kubelet writes it.
     pub(crate) fn set_phase(&mut self, now: Tick, id: PodId, phase: &str) {
+        self.set_status(now, id, phase, "");
+    }
+
+    /// A kubelet refuses a pod.
+    pub(crate) fn refuse(&mut self, now: Tick, id: PodId, reason: &str) {
+        self.set_status(now, id, "Failed", reason);
+    }
+
+    fn set_status(&mut self, now: Tick, id: PodId, phase: &str, reason: &str) {
         self.update_pod(id, |pod| {
             phase.clone_into(&mut pod.status.phase);
+            reason.clone_into(&mut pod.status.reason);
             pod.status.start_time.get_or_insert(timestamp(now));
             let ready = if phase == "Running" { "True" } else { "False" };
             put_condition(

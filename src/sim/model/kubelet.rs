@@ -173,14 +173,18 @@ impl Kubelets {
             Timer::Start { .. } => {
                 let misfit = !self.fits(&stored.object, node, api);
                 faults.counts.misfits += u64::from(misfit);
-                if misfit || faults.strikes(now, Fault::KubeletRefuses) {
-                    api.set_phase(now, pod, "Failed"); // OutOfcpu and its like
-                    return None;
-                }
                 let gpus = pod_requests(&stored.object.spec).get(GPU).copied().unwrap_or(0);
                 let gpus = usize::try_from(gpus).unwrap_or(0);
-                if !self.machines.admit(&node.metadata.name, pod, &stored.object, gpus) {
-                    api.set_phase(now, pod, "Failed"); // UnexpectedAdmissionError
+                let name = &node.metadata.name;
+                if misfit || faults.strikes(now, Fault::KubeletRefuses) {
+                    // As if a device plugin had failed; else OutOfcpu and its like.
+                    let devices = !misfit && gpus > 0 && self.machines.has(name);
+                    let reason = if devices { "UnexpectedAdmissionError" } else { "" };
+                    api.refuse(now, pod, reason);
+                    return None;
+                }
+                if let Err(reason) = self.machines.admit(name, pod, &stored.object, gpus) {
+                    api.refuse(now, pod, reason);
                     return None;
                 }
                 self.admitted.insert(pod);

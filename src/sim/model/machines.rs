@@ -1,8 +1,9 @@
 //! GPUs of model nodes: what a device manager gives to pods, and what an agent reports of it.
 //!
-//! Owns who has which GPU. The kubelets have no topology policy: what is given is what NVIDIA's
-//! plugin prefers. A report is written as soon as anything has changed. Must never ask the scheduler
-//! what it expects: that is compared with what was given, and counted.
+//! Owns who has which GPU. What is given is what NVIDIA's plugin prefers of what the kubelet's
+//! policy leaves: all that is free, or one side of it, or nothing. A report is written as soon as
+//! anything has changed. Must never ask the scheduler what it expects: that is compared with what
+//! was given, and counted; nor share its reading of kubelets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,6 +26,8 @@ pub struct GpuCounts {
     pub expected: u64,
     /// Pods that got other GPUs.
     pub unexpected: u64,
+    /// Pods that kubelets refused because of where free GPUs were.
+    pub refused: u64,
 }
 
 /// All machines.
@@ -75,15 +78,30 @@ impl Machines {
         }
     }
 
-    /// A pod is admitted: it gets its GPUs. False if there are too few.
-    pub(crate) fn admit(&mut self, node: &str, id: PodId, pod: &Pod, count: usize) -> bool {
+    /// Whether a node's GPUs are known one by one.
+    pub(crate) fn has(&self, node: &str) -> bool {
+        self.nodes.contains_key(node)
+    }
+
+    /// A pod is admitted: it gets its GPUs. Else why it is refused, as a kubelet says it.
+    pub(crate) fn admit(
+        &mut self,
+        node: &str,
+        id: PodId,
+        pod: &Pod,
+        count: usize,
+    ) -> Result<(), &'static str> {
         let Some(own) = self.nodes.get_mut(node).filter(|_| count > 0) else {
-            return true;
+            return Ok(());
         };
         let free: Vec<usize> = (0..own.held.len()).filter(|gpu| own.held[*gpu].is_none()).collect();
         if free.len() < count {
-            return false;
+            return Err("UnexpectedAdmissionError");
         }
+        let Some(free) = own.machine.offers(&free, count) else {
+            self.counts.refused += 1;
+            return Err("TopologyAffinityError");
+        };
         let mut rng = self.rng.split("choice", u64::from(id.0));
         let pair = |a: usize, b: usize| if side(a) == side(b) { 20 } else { 10 };
         let given = best_effort(pair, &free, count, &mut rng);
@@ -109,7 +127,7 @@ impl Machines {
         }
         self.holders.insert(id, node.to_owned());
         self.changed.insert(node.to_owned());
-        true
+        Ok(())
     }
 
     /// A pod has ended, or is gone.
@@ -131,6 +149,23 @@ impl Machines {
             .iter()
             .filter_map(|name| Some(self.nodes.get_mut(name)?.observe(name, now)))
             .collect()
+    }
+}
+
+impl Machine {
+    /// The GPUs out of which its kubelet gives some, of those that are free: of one side, the
+    /// first that has enough, if they fit on one; none if the policy refuses.
+    fn offers(self, free: &[usize], count: usize) -> Option<Vec<usize>> {
+        let on = |own: usize| free.iter().copied().filter(move |gpu| side(*gpu) == own);
+        match self {
+            Self::Hgx => Some(free.to_vec()),
+            Self::HgxSingleNumaNode | Self::HgxRestricted if count <= self.gpus() / 2 => {
+                let side = (0..2).find(|own| on(*own).count() >= count)?;
+                Some(on(side).collect())
+            }
+            Self::HgxRestricted => Some(free.to_vec()),
+            Self::HgxSingleNumaNode => None,
+        }
     }
 }
 
@@ -164,6 +199,20 @@ const fn side(gpu: usize) -> usize {
 
 fn uuid(node: &str, gpu: usize) -> String {
     format!("GPU-{node}-{gpu}")
+}
+
+fn settings(machine: Machine) -> api::KubeletSettings {
+    let policy = match machine {
+        Machine::Hgx => api::TopologyPolicy::None,
+        Machine::HgxRestricted => api::TopologyPolicy::Restricted,
+        Machine::HgxSingleNumaNode => api::TopologyPolicy::SingleNumaNode,
+    };
+    let topology_manager = api::TopologyManager { policy, ..api::TopologyManager::default() };
+    api::KubeletSettings {
+        version: "v1.37.1".to_owned(),
+        topology_manager,
+        ..api::KubeletSettings::default()
+    }
 }
 
 /// What the agent says of a machine that nobody uses.
@@ -200,7 +249,7 @@ fn report(node: &str, machine: Machine) -> api::NodeTopology {
     };
     let mut report = api::NodeTopology {
         hardware: Some(hardware.sealed()),
-        kubelet: Some(api::KubeletSettings::default()),
+        kubelet: Some(settings(machine)),
         ..api::NodeTopology::default()
     };
     node.clone_into(&mut report.metadata.name);

@@ -10,7 +10,7 @@ use muster_api::k8s::{PriorityClass, Quantity, ResourceList, Taint};
 use muster_core::plugins::ScoringStrategy;
 
 use super::focus::Focus;
-use super::{contend, gangs, limits, near, pods, policies};
+use super::{contend, gangs, limits, machines, near, pods, policies};
 use crate::model::budget::{Amount, Budget};
 use crate::rng::Rng;
 use crate::scenario::{
@@ -110,6 +110,10 @@ pub fn draw(seed: u64) -> Scenario {
     let mut chances = Draw(Rng::new(seed).split("limits", 0));
     if !governed && chances.chance(limits::WORLDS) {
         limits::draw(&mut chances, span, focus.room, &mut events);
+    }
+    let mut chances = Draw(Rng::new(seed).split("machines", 0));
+    if chances.chance(machines::WORLDS) {
+        machines::draw(&mut chances, &mut nodes, &mut workloads, &mut scheduler, &mut faults);
     }
     // A scheduler that is blind to taints puts pods back on a node that is not ready, from
     // where they are driven again, for as long as it stays so.

@@ -13,6 +13,7 @@ mod draw;
 mod focus;
 mod gangs;
 mod limits;
+mod machines;
 mod near;
 mod pods;
 mod policies;

@@ -52,7 +52,8 @@ fn every_seeded_bug_is_found_by_the_swarm() {
     let mut clean: BTreeMap<u64, bool> = BTreeMap::new();
     let mut missed = Vec::new();
     let chosen = std::env::var("MUSTER_SIM_BUG").unwrap_or_default();
-    for &bug in Bug::ALL.iter().filter(|bug| !RARE.contains(bug)) {
+    let all = Bug::ALL.iter().filter(|bug| !RARE.contains(bug));
+    for &bug in all.chain(Bug::DEVICES) {
         if !format!("{bug:?}").starts_with(&chosen) {
             continue;
         }

@@ -67,7 +67,7 @@ fn errors_say_where_what_and_what_to_write_instead() {
         ),
         (
             node("name: a, allocatable: {cpu: 1, memory: 1Gi}, machine: dgx"),
-            "nodes[0].machine: \"dgx\" is no machine; write hgx",
+            "nodes[0].machine: \"dgx\" is no machine; write one of hgx, hgx-restricted, hgx-single-numa-node",
         ),
         (
             node("name: a, allocatable: {cpu: 1, memory: 1Gi, nvidia.com/gpu: 4}, machine: hgx"),

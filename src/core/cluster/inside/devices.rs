@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use crate::bugs::bug;
 use crate::cluster::{Cluster, NodeId, NodeView};
 use crate::model::node_topology::{Device, DeviceState, DeviceVia, Source};
 use crate::model::{NodeTopology, PodId, Predicted};
@@ -97,13 +98,16 @@ impl<'a> NodeView<'a> {
                 None => device.state == DeviceState::Allocated,
             };
             match device.state {
-                _ if held => Holder::Taken,
+                _ if held && !bug!(self.cluster().bugs, HoldersIgnored) => Holder::Taken,
                 DeviceState::Free | DeviceState::Allocated => Holder::Free,
                 _ => Holder::Broken,
             }
         };
         let holders = topology.devices.iter().map(holder).collect();
         let mut devices = NodeDevices { topology, holders, open: SmallVec::new() };
+        if bug!(self.cluster().bugs, PredictionsIgnored) {
+            return Some(devices);
+        }
         for (id, asks) in expected {
             let predicted = self.cluster().pod(id).and_then(|pod| pod.predicted.as_deref());
             devices.predict(id, asks, predicted);

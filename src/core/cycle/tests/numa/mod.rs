@@ -4,6 +4,7 @@ mod foreign;
 mod ledger;
 mod model;
 mod quarantine;
+mod score;
 mod stream;
 mod waits;
 
