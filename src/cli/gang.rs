@@ -9,7 +9,7 @@ use muster_core::Profile;
 use serde_json::json;
 
 use super::print::{Output, print};
-use super::source::{NamespaceArgs, SourceArgs};
+use super::source::{ListingArgs, NamespaceArgs};
 use crate::whatif::{Stage, World, gang_table, gangs_named};
 
 const EXAMPLES: &str = "\
@@ -27,16 +27,8 @@ pub(super) struct GangArgs {
     #[command(flatten)]
     namespace: NamespaceArgs,
 
-    /// How to print it
-    #[arg(short, long, value_enum, default_value_t)]
-    output: Output,
-
-    /// Without headings
-    #[arg(long)]
-    no_headers: bool,
-
     #[command(flatten)]
-    source: SourceArgs,
+    listing: ListingArgs,
 }
 
 /// Prints it.
@@ -45,9 +37,10 @@ pub(super) struct GangArgs {
 ///
 /// If the objects cannot be read, or there is no such group.
 pub(super) fn run(args: &GangArgs) -> Result<ExitCode> {
-    let world = args.source.world()?;
-    let namespace = args.namespace.name(&args.source);
-    print(&answer(&world, &namespace, &args.name, args.output, !args.no_headers)?)?;
+    let world = args.listing.source.world()?;
+    let namespace = args.namespace.name(&args.listing.source);
+    let (output, headings) = (args.listing.output, args.listing.headings());
+    print(&answer(&world, &namespace, &args.name, output, headings)?)?;
     Ok(ExitCode::SUCCESS)
 }
 

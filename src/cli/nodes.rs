@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow};
 use serde_json::json;
 
 use super::print::{Output, print};
-use super::source::SourceArgs;
+use super::source::ListingArgs;
 use crate::whatif::{World, node_table, node_views};
 
 const EXAMPLES: &str = "\
@@ -24,16 +24,8 @@ pub(super) struct NodesArgs {
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 
-    /// How to print it
-    #[arg(short, long, value_enum, default_value_t)]
-    output: Output,
-
-    /// Without headings
-    #[arg(long)]
-    no_headers: bool,
-
     #[command(flatten)]
-    source: SourceArgs,
+    listing: ListingArgs,
 }
 
 /// Prints them.
@@ -42,8 +34,8 @@ pub(super) struct NodesArgs {
 ///
 /// If the objects cannot be read, or a node that is named is not there.
 pub(super) fn run(args: &NodesArgs) -> Result<ExitCode> {
-    let world = args.source.world()?;
-    let text = answer(&world, &args.names, args.output, !args.no_headers)?;
+    let world = args.listing.source.world()?;
+    let text = answer(&world, &args.names, args.listing.output, args.listing.headings())?;
     if text.is_empty() {
         eprintln!("No nodes found.");
     }

@@ -1,5 +1,6 @@
 //! How answers are printed: forms, colours, broken pipes.
 
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::{Context, Result};
@@ -41,9 +42,14 @@ impl Output {
 
 /// Bold on a terminal, plain elsewhere and where NO_COLOR is set.
 pub(super) fn bold() -> impl Fn(&str) -> String {
-    let colours = io::stdout().is_terminal()
-        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let no_color = std::env::var_os("NO_COLOR");
+    let colours = has_colours(io::stdout().is_terminal(), no_color.as_deref());
     move |text| if colours { format!("\u{1b}[1m{text}\u{1b}[0m") } else { text.to_owned() }
+}
+
+/// As <https://no-color.org> has it: an empty value says nothing.
+fn has_colours(terminal: bool, no_color: Option<&OsStr>) -> bool {
+    terminal && no_color.is_none_or(OsStr::is_empty)
 }
 
 /// Writes an answer to standard output.
@@ -67,4 +73,23 @@ pub(super) fn golden(file: &str, text: &str) {
         "{file} is not what is printed; look at it after UPDATE_GOLDEN=1 cargo test -p muster \
          --lib cli:\n{text}"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_for_terminals_of_people_who_want_them() {
+        for (terminal, no_color, expected) in [
+            (true, None, true),
+            (true, Some(""), true),
+            (true, Some("1"), false),
+            (false, None, false),
+            (false, Some(""), false),
+        ] {
+            let has = has_colours(terminal, no_color.map(OsStr::new));
+            assert_eq!(has, expected, "terminal: {terminal}, NO_COLOR: {no_color:?}");
+        }
+    }
 }

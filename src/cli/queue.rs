@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::print::{Output, print};
-use super::source::{NamespacesArgs, ProfileArgs, SourceArgs};
+use super::source::{ListingArgs, NamespacesArgs, ProfileArgs};
 use crate::plugin::Registry;
 use crate::whatif::{Stage, queue_table, waiting};
 
@@ -24,16 +24,8 @@ pub(super) struct QueueArgs {
     #[command(flatten)]
     namespaces: NamespacesArgs,
 
-    /// How to print it
-    #[arg(short, long, value_enum, default_value_t)]
-    output: Output,
-
-    /// Without headings
-    #[arg(long)]
-    no_headers: bool,
-
     #[command(flatten)]
-    source: SourceArgs,
+    listing: ListingArgs,
 
     #[command(flatten)]
     profile: ProfileArgs,
@@ -46,10 +38,10 @@ pub(super) struct QueueArgs {
 /// If the objects cannot be read.
 pub(super) fn run(args: &QueueArgs, registry: &Registry) -> Result<ExitCode> {
     let profiles = args.profile.profiles(registry)?;
-    let world = args.source.world()?;
+    let world = args.listing.source.world()?;
     let stage = Stage::new(&world, profiles);
-    let of = args.namespaces.name(&args.source);
-    let text = answer(&stage, of.as_deref(), args.output, !args.no_headers)?;
+    let of = args.namespaces.name(&args.listing.source);
+    let text = answer(&stage, of.as_deref(), args.listing.output, args.listing.headings())?;
     if text.is_empty() {
         let place = of.map(|of| format!(" in {of} namespace")).unwrap_or_default();
         eprintln!("Nothing waits{place}.");

@@ -12,6 +12,7 @@ use muster_core::Profile;
 use super::capture::collect;
 use super::explain::read;
 use super::live::LiveArgs;
+use super::print::Output;
 use crate::capture::Listed;
 use crate::config::Configuration;
 use crate::explain::{Document, read_documents};
@@ -60,6 +61,28 @@ impl SourceArgs {
         let documents: Vec<Document> = items.into_iter().enumerate().map(Document::of).collect();
         let now = Time(jiff::Timestamp::now().as_microsecond());
         World::new(documents, Some(now))
+    }
+}
+
+/// What every listing takes: how it is printed, and of what.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(super) struct ListingArgs {
+    /// How to print it
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(super) output: Output,
+
+    /// Without headings
+    #[arg(long)]
+    no_headers: bool,
+
+    #[command(flatten)]
+    pub(super) source: SourceArgs,
+}
+
+impl ListingArgs {
+    /// Whether columns have headings.
+    pub(super) fn headings(&self) -> bool {
+        !self.no_headers
     }
 }
 

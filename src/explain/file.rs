@@ -48,10 +48,11 @@ pub fn read_documents(text: &str) -> Result<Vec<Document>> {
         let document = Some(i + 1);
         match value {
             Value::Null => {}
-            Value::Object(ref map) if is_list(map) => {
-                let items = map.get("items").and_then(Value::as_array).cloned();
-                let items = items.unwrap_or_default().into_iter().enumerate();
-                all.extend(items.map(|(i, value)| Document { value, document, item: Some(i) }));
+            Value::Object(mut map) if is_list(&map) => {
+                if let Some(Value::Array(items)) = map.remove("items") {
+                    let items = items.into_iter().enumerate();
+                    all.extend(items.map(|(i, value)| Document { value, document, item: Some(i) }));
+                }
             }
             value @ Value::Object(_) => all.push(Document { value, document, item: None }),
             other => bail!("document {}: expected an object, found {}", i + 1, name_of(&other)),

@@ -21,27 +21,27 @@ pub(super) fn check(objects: &[Value]) -> Vec<Finding> {
         }
     }
     let mut findings = Vec::new();
-    let warn = |object: &Key, message: String| Finding {
+    let warn = |object: &Key, field: &str, message: String| Finding {
         error: false,
         object: format!("podgroups {:?}", object.name),
-        field: String::new(),
+        field: field.to_owned(),
         message,
     };
-    let groups: Vec<(Key, i64)> = expanded
+    let groups: Vec<(Key, (&str, i64))> = expanded
         .others
         .iter()
         .filter(|object| object["kind"] == "PodGroup")
         .filter_map(|object| Some((Key::of(object)?, minimum(object)?)))
         .collect();
-    for (key, min) in &groups {
+    for (key, (field, min)) in &groups {
         let found = members.get(key).copied().unwrap_or(0);
         // A group alone is applied before its members.
         if found > 0 && i64::try_from(found).is_ok_and(|found| found < *min) {
             let message = format!(
-                "it needs {min} members and the manifest makes {found}: they wait until the \
-                 others exist"
+                "{min} members are needed and the manifest makes {found}, which wait until the \
+                 others exist: make more, or lower the minimum"
             );
-            findings.push(warn(key, message));
+            findings.push(warn(key, field, message));
         }
     }
     for (key, found) in &members {
@@ -50,16 +50,19 @@ pub(super) fn check(objects: &[Value]) -> Vec<Finding> {
                 "{found} pods of the manifest are members of it, and it is not among the groups \
                  of the manifest: is it spelled right?"
             );
-            findings.push(warn(key, message));
+            findings.push(warn(key, "", message));
         }
     }
     findings
 }
 
-fn minimum(group: &Value) -> Option<i64> {
+/// What a group needs, and where it says so.
+fn minimum(group: &Value) -> Option<(&'static str, i64)> {
     let spec = &group["spec"];
-    let gang = &spec["schedulingPolicy"]["gang"]["minCount"];
+    let gang = spec["schedulingPolicy"]["gang"]["minCount"].as_i64();
     let roles = spec["roles"].as_array().into_iter().flatten();
     let of_roles: i64 = roles.filter_map(|role| role["minMember"].as_i64()).sum();
-    spec["minMember"].as_i64().or_else(|| gang.as_i64()).or((of_roles > 0).then_some(of_roles))
+    let own = spec["minMember"].as_i64().map(|min| ("spec.minMember", min));
+    own.or(gang.map(|min| ("spec.schedulingPolicy.gang.minCount", min)))
+        .or((of_roles > 0).then_some(("spec.roles", of_roles)))
 }

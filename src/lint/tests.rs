@@ -144,8 +144,10 @@ fn gangs_that_cannot_be_whole_are_warned_of() {
     };
     assert_eq!(
         told(&(group("{minMember: 3}") + &job("g"))),
-        ["warning: podgroups \"g\": it needs 3 members and the manifest makes 2: they wait until \
-          the others exist"]
+        [
+            "warning: podgroups \"g\": spec.minMember: 3 members are needed and the manifest makes 2, which \
+          wait until the others exist: make more, or lower the minimum"
+        ]
     );
     assert_eq!(told(&(group("{minMember: 2}") + &job("g"))), [""; 0]);
     assert_eq!(

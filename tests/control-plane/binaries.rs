@@ -1,4 +1,6 @@
 //! Finds the servers, or builds them once from the pinned Go modules.
+//!
+//! `MUSTER_KUBERNETES=1.35` takes the API server of that version instead of the newest one.
 
 use std::env;
 use std::fs::{self, File, TryLockError};
@@ -50,6 +52,20 @@ pub struct Binaries {
     pub kubectl: PathBuf,
 }
 
+/// The environment variable that names another minor version of the API server.
+const KUBERNETES: &str = "MUSTER_KUBERNETES";
+/// Where the older API server is pinned.
+const OLDER: &str = "kubernetes-1.35";
+
+/// Whether an older API server is asked for. The other programs stay what they are.
+fn older() -> bool {
+    wanted().is_some_and(|version| OLDER.strip_prefix("kubernetes-") == Some(&version))
+}
+
+fn wanted() -> Option<String> {
+    env::var(KUBERNETES).ok().filter(|version| !version.is_empty())
+}
+
 /// All programs, built where needed. Tests that need only some should ask for
 /// those with [`binary`], so that nobody waits for the others.
 pub fn binaries() -> Result<Binaries> {
@@ -82,6 +98,7 @@ impl Tool {
     fn module(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
+            Self::KubeApiserver if older() => OLDER,
             Self::KubeApiserver | Self::KubeControllerManager | Self::KubeScheduler => "kubernetes",
             Self::Kwok => "kwok",
             Self::Helm => "helm",
@@ -147,6 +164,9 @@ pub fn binary(tool: Tool) -> Result<PathBuf> {
             bail!("KUBEBUILDER_ASSETS is set, but {} does not exist", path.display());
         }
     }
+    if let Some(version) = wanted().filter(|_| tool == Tool::KubeApiserver && !older()) {
+        bail!("{KUBERNETES}={version}: only 1.35 is pinned beside the default; name that or none");
+    }
     let recipe = Recipe::new(tool)?;
     let path = recipe.dir.join(tool.name());
     if path.exists() {
@@ -186,7 +206,7 @@ impl Recipe {
     fn new(tool: Tool) -> Result<Self> {
         let version = version(tool)?;
         let ldflags = match tool.module() {
-            "kubernetes" => kubernetes_ldflags(&version)?,
+            "kubernetes" | OLDER => kubernetes_ldflags(&version)?,
             // Its modules are v0 of what is v1 of Kubernetes.
             "kubectl" => kubernetes_ldflags(&version.replacen("v0", "v1", 1))?,
             _ => "-s -w".to_owned(),

@@ -113,6 +113,15 @@ pub async fn apply(client: &kube::Client, path: &str, object: &Value) -> Result<
     Ok(written.metadata.resource_version)
 }
 
+/// Puts a question to the server, and returns the object with its answer.
+pub async fn ask(client: &kube::Client, path: &str, question: &Value) -> Result<Value, Error> {
+    let request = http::Request::post(path)
+        .header(header::CONTENT_TYPE, "application/json")
+        .header(header::ACCEPT, "application/json")
+        .body(serde_json::to_vec(question)?)?;
+    Ok(serde_json::from_str(&send(client, request).await?)?)
+}
+
 async fn send(client: &kube::Client, request: http::Request<Vec<u8>>) -> Result<String, Error> {
     match tokio::time::timeout(CALL, client.request_text(request)).await {
         Ok(answer) => answer.map_err(|error| Error::Client(Box::new(error))),

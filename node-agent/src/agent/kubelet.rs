@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::json;
 use tokio::sync::{Notify, watch};
 use tracing::{info, warn};
 
@@ -133,20 +134,41 @@ pub async fn follow_settings(
 
 /// The kubelet's own words. If there are none, whether it is worth asking again soon.
 async fn configz(client: &kube::Client, node: &str) -> Result<Found, bool> {
+    match may_ask(client, node).await {
+        Ok(true) => {}
+        // The usual case: it takes a right that is worth withholding.
+        Ok(false) => return Err(false),
+        Err(error) => {
+            info!("whether the kubelet may be asked for its settings is not known: {error}");
+            return Err(error.code() != Some(403));
+        }
+    }
     let path = format!("/api/v1/nodes/{node}/proxy/configz");
     let (again, note) = match tokio::time::timeout(CONFIGZ, client::get_text(client, &path)).await {
         Ok(Ok(body)) => match Found::configz(&body) {
             Ok(found) => return Ok(found),
             Err(note) => (false, note),
         },
-        // The usual case: it takes a right that is worth withholding.
-        Ok(Err(error)) if error.code() == Some(403) => return Err(false),
-        Ok(Err(error)) => (true, error.to_string()),
+        Ok(Err(error)) => (error.code() != Some(403), error.to_string()),
         Err(_) => (true, format!("no answer within {CONFIGZ:?}")),
     };
     // Words of the server differ from one attempt to the next; they are for the log.
     info!("the kubelet's settings are read from its file, not from configz: {note}");
     Err(again)
+}
+
+/// Whether this account has the right. Who asks without it leaves a refusal in the audit log, on every node at
+/// every start, and people are called for less.
+async fn may_ask(client: &kube::Client, node: &str) -> Result<bool, client::Error> {
+    let question = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {
+            "verb": "get", "resource": "nodes", "subresource": "proxy", "name": node,
+        }},
+    });
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let answer = client::ask(client, path, &question).await?;
+    Ok(answer["status"]["allowed"] == true)
 }
 
 /// Puts `value` in place, and wakes whoever looks only if it is another.

@@ -14,8 +14,8 @@ use super::cause::Goal;
 use super::{Count, MAX_CURES, gang, node, pod, room};
 use crate::whatif::{Change, Key, Op, Ran, Stage};
 
-/// Most changes that are tried for one answer.
-const MAX_TRIALS: usize = 256;
+/// Most changes that are tried for one sort of cure: enough for its searches, which halve what is left.
+const MAX_TRIALS: usize = 48;
 
 /// A change that lets it run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -43,8 +43,22 @@ pub(super) struct Finder<'a> {
     pub(super) ran: &'a Ran,
     counts: &'a [Count],
     tried: usize,
+    /// How many may have been tried when the sort of cure at hand is given up.
+    limit: usize,
     found: Vec<Cure>,
 }
+
+/// Sorts of cures, what changes least first.
+const SORTS: [fn(&mut Finder<'_>); 8] = [
+    pod::gates,
+    gang::missing,
+    node::reopen,
+    gang::less,
+    pod::constraints,
+    pod::less,
+    room::victims,
+    node::more,
+];
 
 impl<'a> Finder<'a> {
     pub(super) fn new(
@@ -54,19 +68,15 @@ impl<'a> Finder<'a> {
         ran: &'a Ran,
         counts: &'a [Count],
     ) -> Self {
-        Self { stage, goal, pods, ran, counts, tried: 0, found: Vec::new() }
+        Self { stage, goal, pods, ran, counts, tried: 0, limit: MAX_TRIALS, found: Vec::new() }
     }
 
     /// Every cure, the least change first.
     pub(super) fn cures(&mut self) -> Vec<Cure> {
-        pod::gates(self);
-        gang::missing(self);
-        node::reopen(self);
-        gang::less(self);
-        pod::constraints(self);
-        pod::less(self);
-        room::victims(self);
-        node::more(self);
+        for sort in SORTS {
+            self.limit = self.tried + MAX_TRIALS;
+            sort(self);
+        }
         self.take()
     }
 
@@ -119,9 +129,14 @@ impl<'a> Finder<'a> {
         self.pods.iter().filter_map(change).collect()
     }
 
+    /// Whether no more changes of this sort are tried.
+    pub(super) fn is_spent(&self) -> bool {
+        self.tried >= self.limit
+    }
+
     /// Whether changes let it run.
     pub(super) fn works(&mut self, changes: &[Change]) -> Option<Ran> {
-        if changes.is_empty() || self.tried >= MAX_TRIALS {
+        if changes.is_empty() || self.is_spent() {
             return None;
         }
         self.tried += 1;
@@ -181,6 +196,28 @@ impl<'a> Finder<'a> {
             }
         }
         best
+    }
+
+    /// The least of `1..=most` for which changes work, if any does; what works for a number works
+    /// for more. Nothing if it could not be told within the trials.
+    pub(super) fn least(
+        &mut self,
+        most: i64,
+        changes: impl Fn(i64) -> Vec<Change>,
+    ) -> Option<(i64, Vec<Change>, Ran)> {
+        let all = changes(most);
+        let ran = self.works(&all)?;
+        let (mut low, mut best) = (1, (most, all, ran));
+        while low < best.0 {
+            let middle = low + (best.0 - low) / 2;
+            let tried = changes(middle);
+            match self.works(&tried) {
+                Some(ran) => best = (middle, tried, ran),
+                None if self.is_spent() => return None,
+                None => low = middle + 1,
+            }
+        }
+        Some(best)
     }
 
     /// ` for all of its 8 members`, if it is more than one pod.

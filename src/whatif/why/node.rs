@@ -1,13 +1,14 @@
 //! Cures in the nodes: one that is opened, comes back, or is added.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_api::k8s::{Node, Taint};
 use serde_json::Value;
 
 use super::cure::Finder;
 use super::room;
-use crate::whatif::{Change, Key, Op};
+use crate::whatif::{Change, Key, Op, Ran};
 
 /// Taints by which Kubernetes keeps pods off a node that is not well.
 const UNWELL: [&str; 7] = [
@@ -24,8 +25,11 @@ const CORDONED: &str = "node.kubernetes.io/unschedulable";
 const ALONE: usize = 8;
 /// Most nodes that are added.
 const MAX_NEW: i64 = 64;
-/// Kinds of nodes of which one more is tried.
-const MODELS: usize = 3;
+/// Kinds of nodes of which more are tried.
+const MODELS: usize = 4;
+const ZONE: &str = "topology.kubernetes.io/zone";
+/// Most nodes that a cure names.
+const NAMED: usize = 8;
 
 /// Whether a taint goes by itself when the node is well or is uncordoned.
 pub(super) fn is_lifecycle(taint: &Taint) -> bool {
@@ -43,21 +47,26 @@ pub(super) fn reopen(finder: &mut Finder<'_>) {
     };
     let (closed, ill) = (of(&|node| cordoned(node) && !unwell(node)), of(&unwell));
     if let Some((nodes, changes, ran)) = fewest(finder, &closed) {
-        let names = nodes.join(" ");
-        let plural = if nodes.len() == 1 { "node" } else { "nodes" };
-        let what = format!("uncordon {plural} {}", nodes.join(", "));
-        let command = Some(format!("kubectl uncordon {names}"));
+        let what = format!("uncordon {}", named(&nodes));
+        let command = Some(format!("kubectl uncordon {}", nodes.join(" ")));
         finder.keep("NodeUnschedulable", what, changes, command, &ran);
     }
     if let Some((nodes, changes, ran)) = fewest(finder, &ill) {
-        let plural = if nodes.len() == 1 { "node" } else { "nodes" };
         let what = format!(
-            "bring {plural} {} back: {}",
-            nodes.join(", "),
+            "bring {} back: {}",
+            named(&nodes),
             nodes.iter().find_map(|node| ailment(finder, node)).unwrap_or_default()
         );
         finder.keep("TaintToleration", what, changes, None, &ran);
     }
+}
+
+/// `node a`, `nodes a, b and 7 more`.
+fn named(nodes: &[String]) -> String {
+    let (shown, more) = nodes.split_at(nodes.len().min(NAMED));
+    let plural = if nodes.len() == 1 { "node" } else { "nodes" };
+    let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+    format!("{plural} {}{more}", shown.join(", "))
 }
 
 /// What a node has, by its taint.
@@ -67,34 +76,42 @@ fn ailment(finder: &Finder<'_>, node: &str) -> Option<String> {
     Some(format!("it has the taint {}:{}", taint.key, taint.effect))
 }
 
-/// The fewest of these nodes that have to be open for it to run: one that suffices, else all
-/// of them without those that are not needed.
-fn fewest(
-    finder: &mut Finder<'_>,
-    nodes: &[String],
-) -> Option<(Vec<String>, Vec<Change>, crate::whatif::Ran)> {
+/// The fewest of these nodes that have to be open for it to run.
+fn fewest(finder: &mut Finder<'_>, nodes: &[String]) -> Option<(Vec<String>, Vec<Change>, Ran)> {
     let open: BTreeMap<&String, Change> =
         nodes.iter().filter_map(|node| Some((node, opened(finder, node)?))).collect();
-    let changes = |names: &[&String]| -> Vec<Change> {
-        names.iter().filter_map(|name| open.get(*name).cloned()).collect()
+    let changes = |names: &[&String], more: &[&String]| -> Vec<Change> {
+        names.iter().chain(more).filter_map(|name| open.get(*name).cloned()).collect()
     };
-    let all: Vec<&String> = open.keys().copied().collect();
-    for one in all.iter().take(ALONE) {
-        let tried = changes(&[one]);
+    let mut rest: Vec<&String> = open.keys().copied().collect();
+    for one in rest.iter().take(ALONE) {
+        let tried = changes(&[one], &[]);
         if let Some(ran) = finder.works(&tried) {
             return Some((vec![(*one).clone()], tried, ran));
         }
     }
-    let mut left = all.clone();
-    let mut best = finder.works(&changes(&left))?;
-    for name in &all {
-        let without: Vec<&String> = left.iter().copied().filter(|other| other != name).collect();
-        if let Some(ran) = finder.works(&changes(&without)) {
-            (left, best) = (without, ran);
+    // The shortest beginning of the list that suffices ends with a node that is needed; what is
+    // before it is looked at again, until those that are needed suffice alone.
+    let mut needed: Vec<&String> = Vec::new();
+    let mut best = None;
+    loop {
+        let length = i64::try_from(rest.len()).unwrap_or(0);
+        let beginning = |n: i64| &rest[..usize::try_from(n).unwrap_or(0)];
+        let found = finder.least(length, |n| changes(&needed, beginning(n)));
+        // As few as could be found in time; nothing if not even all of them would do.
+        let Some((n, tried, ran)) = found else { break };
+        best = Some((needed.iter().chain(beginning(n)).copied().cloned().collect(), tried, ran));
+        rest.truncate(usize::try_from(n).unwrap_or(0));
+        needed.extend(rest.pop());
+        let alone = changes(&needed, &[]);
+        if let Some(ran) = finder.works(&alone) {
+            best = Some((needed.into_iter().cloned().collect(), alone, ran));
+            break;
         }
     }
-    let names = left.iter().map(|name| (*name).clone()).collect();
-    Some((names, changes(&left), best))
+    let (mut nodes, changes, ran): (Vec<String>, _, _) = best?;
+    nodes.sort_unstable();
+    Some((nodes, changes, ran))
 }
 
 /// A node without what keeps everybody off it.
@@ -117,39 +134,51 @@ fn opened(finder: &Finder<'_>, name: &str) -> Option<Change> {
     (!ops.is_empty()).then(|| Change::patch(&key, ops))
 }
 
-/// As few more nodes as will do, like one that is there.
+/// As few more nodes as will do, like one that is there: the kind of which the fewest do.
 pub(super) fn more(finder: &mut Finder<'_>) {
     let resources = room::insufficient(finder.reasons());
     let scarce = resources.first().cloned().unwrap_or_default();
-    let mut models: Vec<(i64, String)> = finder
-        .stage
-        .world()
-        .nodes()
-        .map(|node| {
-            let amount = node.status.allocatable.get(&scarce).map_or(0, |a| a.value());
-            (amount, node.metadata.name.clone())
-        })
-        .collect();
-    models.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-    // Nodes of one size are one model.
-    models.dedup_by_key(|(amount, _)| *amount);
-    let most = i64::try_from(finder.pods.len()).unwrap_or(MAX_NEW).clamp(1, MAX_NEW);
-    for (amount, model) in models.into_iter().take(MODELS) {
+    let mut most = i64::try_from(finder.pods.len()).unwrap_or(MAX_NEW).clamp(1, MAX_NEW);
+    let mut best = None;
+    for (amount, model) in models(finder, &scarce) {
         let Some(node) = finder.stage.world().get(&Key::node(&model)).cloned() else { continue };
-        // The greatest number that can be left out is the least that is needed.
-        let changes = |out: i64| (0..most - out).filter_map(|i| alike(&node, &model, i)).collect();
-        let Some((out, changes, ran)) = finder.greatest(0, most - 1, changes) else { continue };
-        let of = match scarce.as_str() {
-            "" => String::new(),
-            scarce => format!(" ({} {scarce})", room::quantity_of_whole(scarce, amount)),
-        };
-        let count = most - out;
-        let nodes =
-            if count == 1 { "one more node".to_owned() } else { format!("{count} more nodes") };
-        let what = format!("add {nodes} like {model}{of}");
-        finder.keep("NodeResourcesFit", what, changes, None, &ran);
-        return;
+        let changes = |count: i64| (0..count).filter_map(|i| alike(&node, &model, i)).collect();
+        if let Some((count, changes, ran)) = finder.least(most, changes) {
+            best = Some((count, amount, model, changes, ran));
+            most = count - 1;
+        }
+        if most == 0 {
+            break;
+        }
     }
+    let Some((count, amount, model, changes, ran)) = best else { return };
+    let of = match scarce.as_str() {
+        "" => String::new(),
+        scarce => format!(" ({} {scarce})", room::quantity_of_whole(scarce, amount)),
+    };
+    let nodes = if count == 1 { "one more node".to_owned() } else { format!("{count} more nodes") };
+    let what = format!("add {nodes} like {model}{of}");
+    finder.keep("NodeResourcesFit", what, changes, None, &ran);
+}
+
+/// A node of each kind, and how much it has of what is scarce: in the domain that lacks least
+/// first, then those that have the most, then those that fewer keep off.
+fn models(finder: &Finder<'_>, scarce: &str) -> Vec<(i64, String)> {
+    let domains = room::domains(finder);
+    let far = domains.len();
+    let mut kinds = BTreeMap::new();
+    for node in finder.stage.world().nodes() {
+        let labels = &node.metadata.labels;
+        let is_in = |(label, value): &(String, String)| labels.get(label) == Some(value);
+        let near = domains.iter().position(is_in).unwrap_or(far);
+        let amount = node.status.allocatable.get(scarce).map_or(0, |a| a.value());
+        let taints: BTreeSet<&Taint> =
+            node.spec.taints.iter().filter(|taint| !is_lifecycle(taint)).collect();
+        let kind = (near, Reverse(amount), taints, labels.get(ZONE));
+        kinds.entry(kind).or_insert(&node.metadata.name);
+    }
+    let kinds = kinds.into_iter().take(MODELS);
+    kinds.map(|((_, Reverse(amount), ..), name)| (amount, name.clone())).collect()
 }
 
 /// Another node like this one, empty and open.

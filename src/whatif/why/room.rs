@@ -110,6 +110,23 @@ pub(super) fn nearest_domain(ran: &Ran) -> Option<String> {
     Some(format!("{domain}: room for {fits} of {missing} members on {nodes} {plural}{why}"))
 }
 
+/// Label and value of the domains that its gang may be in, the one that lacks least first; none
+/// if it may be anywhere.
+pub(super) fn domains(finder: &Finder<'_>) -> Vec<(String, String)> {
+    let gang = finder.ran.explanation.as_ref().and_then(|e| e.gang.as_ref());
+    let domains = gang.map(|gang| gang.domains.as_slice()).unwrap_or_default();
+    let topologies: Vec<&Value> =
+        finder.stage.world().of_kind("ClusterTopology").map(|(_, topology)| topology).collect();
+    let levels = || topologies.iter().filter_map(|t| t["spec"]["levels"].as_array()).flatten();
+    let of = |domain: &muster_core::report::DomainView| {
+        let (name, value) = domain.domain.split_once(' ')?;
+        let level = levels().find(|level| level["name"] == name);
+        let label = level.and_then(|level| level["nodeLabel"].as_str()).unwrap_or(name);
+        Some((label.to_owned(), value.to_owned()))
+    };
+    domains.iter().filter_map(of).collect()
+}
+
 /// The node that lacks least: of those that are large enough, else of all.
 pub(super) fn nearest_node(stage: &Stage<'_>, key: &Key, ran: &Ran) -> Option<String> {
     let explanation = ran.explanation.as_ref()?;

@@ -365,6 +365,61 @@ fn gangs() -> Vec<Situation> {
             cause: "room for 0 of 2 members",
             cures: &["stop 2 pods: team/a, team/b", "add 2 more nodes like n0"],
         },
+        // Nodes of the first rack would take more of them: it has no room of its own.
+        Situation {
+            name: "one-node-short-in-the-second-rack",
+            objects: cluster([
+                two_racks(),
+                (0..3).map(|i| on(pod(&format!("old-{i}"), 1), &format!("n{i}"))).collect(),
+                vec![
+                    fabric(),
+                    group("train", json!({"minMember": 3, "topology": {"required": "rack"}})),
+                ],
+                members("train", 3, 1).collect(),
+            ]),
+            ask: "podgroup/train",
+            blocker: "NodeResourcesFit",
+            cause: "room for 2 of 3 members in the best rack (r2)",
+            cures: &["add one more node like n3 (1 nvidia.com/gpu)"],
+        },
+        // The largest node is kept for others; the second has the same size and no taint.
+        Situation {
+            name: "a-node-that-others-may-not-use",
+            objects: vec![
+                set(
+                    node("n1", 8, json!({})),
+                    "/spec/taints",
+                    json!([{"key": "dedicated", "effect": "NoSchedule"}]),
+                ),
+                node("n2", 8, json!({})),
+                on(pod("old", 8), "n1"),
+                on(pod("other", 8), "n2"),
+                pod("train", 8),
+            ],
+            ask: "train",
+            blocker: "NodeResourcesFit",
+            cause: "Insufficient nvidia.com/gpu",
+            cures: &["stop 1 pod: team/other", "add one more node like n2 (8 nvidia.com/gpu)"],
+        },
+        // One of many would do, and two of them are needed.
+        Situation {
+            name: "two-of-many-cordoned",
+            objects: cluster([
+                (0..12)
+                    .map(|i| {
+                        let gpus = if i == 9 || i == 11 { 8 } else { 0 };
+                        let closed = node(&format!("n{i:02}"), gpus, json!({}));
+                        set(closed, "/spec/unschedulable", true.into())
+                    })
+                    .collect(),
+                vec![group("train", json!({"minMember": 2}))],
+                members("train", 2, 8).collect(),
+            ]),
+            ask: "podgroup/train",
+            blocker: "NodeUnschedulable",
+            cause: "room for 0 of 2 members",
+            cures: &["uncordon nodes n09, n11"],
+        },
         Situation {
             name: "a-rack-for-itself",
             objects: cluster([

@@ -1,7 +1,8 @@
-//! The chart on a real API server: installed into an empty cluster, the scheduler run with the
-//! very token, roles, arguments and configuration that the chart gives it; upgraded, rolled
-//! back, uninstalled.
+//! The chart on a real API server: installed into an empty cluster, the scheduler and the node agent
+//! run with the very tokens, roles, arguments and configuration that the chart gives them; upgraded,
+//! rolled back, uninstalled.
 
+mod agent;
 mod cluster;
 mod workload;
 
@@ -15,9 +16,8 @@ use muster_control_plane::{asked, helm, rights, unused};
 use serde_json::{Value, json};
 
 use crate::support::{NAMESPACE, chart, objects, of_kind, root};
+use agent::Agent;
 use cluster::{Cluster, Replica, SOON, eventually, free_port};
-
-const ACCOUNT: &str = "system:serviceaccount:muster-system:muster";
 
 /// All that is optional, and what a test needs: addresses of this machine, and a test pod that
 /// ends.
@@ -111,11 +111,15 @@ async fn installed_it_schedules_with_its_rights_and_leaves_nothing_but_what_is_k
     let installed = release.objects()?;
     cluster.all_there(&installed).await?;
     let mut replicas = Replica::two(&cluster, port).await?;
+    let agent = Agent::start(&cluster).await?;
     let played = workload::play(&cluster, port).await;
     played.with_context(|| replicas[0].process.log_tail(6_000))?;
-    check_rights(&cluster, &installed)
+    check_rights(&cluster, &installed, "muster", 40)
         .await
         .with_context(|| replicas[0].process.log_tail(4_000))?;
+    check_rights(&cluster, &installed, "muster-node-agent", 8)
+        .await
+        .with_context(|| agent.log())?;
     release.run(&["test", "muster"])?;
     captured(&cluster)?;
 
@@ -140,6 +144,7 @@ async fn installed_it_schedules_with_its_rights_and_leaves_nothing_but_what_is_k
         cluster.say(&format!("{verb}: nothing lost, gangs are scheduled"));
     }
 
+    agent.end()?;
     uninstalled(&release, &before).await
 }
 
@@ -182,7 +187,7 @@ fn captured(cluster: &Cluster) -> Result<()> {
     let (file, kubeconfig) = (path(&file)?, path(&kubeconfig)?);
     muster(&["capture", "-f", &file, "--kubeconfig", &kubeconfig])?;
     let said = muster(&["explain", "--cluster", &file, "--pod", "ml/huge"])?;
-    ensure!(said.contains("0 of 8 nodes fit") && said.contains("Insufficient cpu"), "{said}");
+    ensure!(said.contains("0 of 9 nodes fit") && said.contains("Insufficient cpu"), "{said}");
     cluster.say("captured and explained");
     Ok(())
 }
@@ -214,11 +219,17 @@ async fn state(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
 }
 
 /// The audit log knows no request that was refused, and every right was needed.
-async fn check_rights(cluster: &Cluster, installed: &[Value]) -> Result<()> {
-    let granted = rights(installed, NAMESPACE, "muster");
-    ensure!(granted.len() > 40, "{} rights", granted.len());
+async fn check_rights(
+    cluster: &Cluster,
+    installed: &[Value],
+    account: &str,
+    more_than: usize,
+) -> Result<()> {
+    let granted = rights(installed, NAMESPACE, account);
+    ensure!(granted.len() > more_than, "{account}: {granted:?}");
+    let user = format!("system:serviceaccount:{NAMESPACE}:{account}");
     let left = || {
-        let asked = asked(&cluster.cp.audit_events()?, ACCOUNT);
+        let asked = asked(&cluster.cp.audit_events()?, &user);
         ensure!(asked.forbidden.is_empty(), "refused: {:#?}", asked.forbidden);
         anyhow::Ok(unused(&granted, &asked))
     };
@@ -228,6 +239,6 @@ async fn check_rights(cluster: &Cluster, installed: &[Value]) -> Result<()> {
         Ok(left()?.is_empty())
     });
     again.await.with_context(|| format!("never needed: {:#?}", left()))?;
-    cluster.say(&format!("{} rights, all of them needed, none missing", granted.len()));
+    cluster.say(&format!("{account}: {} rights, all needed, none missing", granted.len()));
     Ok(())
 }

@@ -1,20 +1,25 @@
-//! `kubectl muster why` on a real API server, with the rights of somebody who may only look: each
-//! cure, when it is applied there, lets the pod run.
+//! `kubectl muster why` on a real API server, with the rights of somebody who may only look: in each of many
+//! situations it names who keeps the pod, and each cure, when it is applied there, lets the pod run.
+
+mod situations;
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use http::{Method, Request};
+use k8s_openapi::api::core::v1::Node;
 use muster_control_plane::{ControlPlane, create_nodes, node};
 use serde_json::{Value, json};
 
 use crate::gang::end;
 use crate::pod_group::{ask, install};
 use crate::support::{Cluster, SOON, eventually};
+use situations::{Situation, situations};
 
 const NAMESPACE: &str = "/api/v1/namespaces/default";
 const GROUPS: &str = "/apis/muster.dev/v1alpha1/namespaces/default/podgroups";
+const TOPOLOGIES: &str = "/apis/muster.dev/v1alpha1/clustertopologies";
 
 /// What may be looked at, and nothing else.
 const ROLE: &str = r"
@@ -23,7 +28,7 @@ kind: ClusterRole
 metadata: {name: looks}
 rules:
 - {apiGroups: [''], resources: [nodes, pods], verbs: [list]}
-- {apiGroups: [muster.dev], resources: [podgroups], verbs: [list]}
+- {apiGroups: [muster.dev], resources: [podgroups, clustertopologies], verbs: [list]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -32,79 +37,6 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: looks}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]
 ";
 
-/// A situation: closed nodes, pods that hold room, whoever waits, whom to ask about, who keeps
-/// it, how many of the cures are applied.
-struct Situation {
-    name: &'static str,
-    cordoned: bool,
-    holds: usize,
-    group: Option<i64>,
-    pods: usize,
-    change: fn(&mut Value),
-    ask: &'static str,
-    blocker: &'static str,
-    cures: usize,
-}
-
-fn situations() -> Vec<Situation> {
-    vec![
-        Situation {
-            name: "cordoned",
-            cordoned: true,
-            holds: 2,
-            group: None,
-            pods: 1,
-            change: |_| {},
-            ask: "pod/wait-0",
-            blocker: "NodeUnschedulable",
-            cures: 3,
-        },
-        Situation {
-            name: "selector",
-            cordoned: false,
-            holds: 0,
-            group: None,
-            pods: 1,
-            change: |pod| pod["spec"]["nodeSelector"] = json!({"gpu": "h300"}),
-            ask: "wait-0",
-            blocker: "NodeAffinity",
-            cures: 2,
-        },
-        Situation {
-            name: "gang",
-            cordoned: false,
-            holds: 1,
-            group: Some(3),
-            pods: 3,
-            change: |pod| pod["metadata"]["labels"] = json!({"muster.dev/pod-group": "wait"}),
-            ask: "podgroup/wait",
-            blocker: "NodeResourcesFit",
-            cures: 3,
-        },
-        Situation {
-            name: "incomplete",
-            cordoned: false,
-            holds: 0,
-            group: Some(3),
-            pods: 2,
-            change: |pod| {
-                pod["metadata"]["labels"] = json!({"muster.dev/pod-group": "wait"});
-                pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1".into();
-            },
-            ask: "podgroup/wait",
-            blocker: "Gang",
-            cures: 2,
-        },
-    ]
-}
-
-fn pod(name: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
-        "spec": {"schedulerName": "muster", "terminationGracePeriodSeconds": 0,
-            "containers": [{"name": "main", "image": "i",
-                "resources": {"requests": {"cpu": "3", "memory": "1Gi"}}}]}})
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_cure_lets_the_pod_run() -> Result<()> {
     let cluster = Cluster::start(ControlPlane::builder().kwok(true)).await?;
@@ -112,57 +44,82 @@ async fn each_cure_lets_the_pod_run() -> Result<()> {
     cluster.apply(ROLE).await?;
     let jane = cluster.cp.kubeconfig("jane", &[])?;
     let muster = cluster.muster("muster", &[])?;
+    let topology = json!({"apiVersion": "muster.dev/v1alpha1", "kind": "ClusterTopology",
+        "metadata": {"name": "fabric"}, "spec": {"levels": [
+            {"name": "block", "nodeLabel": "block"}, {"name": "rack", "nodeLabel": "rack"}]}});
+    create(&cluster, TOPOLOGIES, &topology).await?;
+    let all = situations();
+    ensure!(all.len() >= 12, "{} situations", all.len());
     let played = async {
-        for situation in situations() {
-            for cure in 0..situation.cures {
-                let tried = play(&cluster, &jane, &situation, cure).await;
-                tried.with_context(|| format!("{}, cure {cure}", situation.name))?;
+        let mut applied = 0;
+        for situation in all {
+            let mut cures = situation.cures;
+            let mut number = 0;
+            while number < cures {
+                let tried = play(&cluster, &jane, &situation, number).await;
+                cures = tried.with_context(|| format!("{}, cure {number}", situation.name))?;
+                number += 1;
             }
+            applied += number;
         }
+        cluster.say(&format!("{applied} cures applied"));
         anyhow::Ok(())
     };
     played.await.with_context(|| muster.log_tail(6_000))?;
     end(&muster)
 }
 
-/// Brings a situation about, asks, applies one cure, waits until it works, and tidies up.
-async fn play(cluster: &Cluster, jane: &Path, of: &Situation, number: usize) -> Result<()> {
-    create_nodes(&cluster.admin, 2, |i| {
-        let mut node = node(&format!("node-{i}"), "4", "16Gi", 110);
-        let labels = node.metadata.labels.get_or_insert_default();
-        labels.insert("gpu".to_owned(), "h100".to_owned());
-        node
-    })
-    .await?;
+async fn create(cluster: &Cluster, path: &str, object: &Value) -> Result<()> {
+    let made = ask(&cluster.admin, Method::POST, path, object).await;
+    made.map(drop).map_err(anyhow::Error::msg).with_context(|| object.to_string())
+}
+
+/// The first two nodes are in one rack, the third in the next.
+fn a_node(i: usize, change: Option<fn(&mut Value)>) -> Result<Node> {
+    let mut node = serde_json::to_value(node(&format!("node-{i}"), "4", "16Gi", 110))?;
+    for (label, value) in [
+        ("gpu", "h100".to_owned()),
+        ("zone", format!("zone-{i}")),
+        ("block", "b1".to_owned()),
+        ("rack", format!("r{}", i / 2)),
+    ] {
+        node["metadata"]["labels"][label] = value.into();
+    }
+    if let Some(change) = change {
+        change(&mut node);
+    }
+    Ok(serde_json::from_value(node)?)
+}
+
+/// Brings a situation about, asks, applies one cure, waits until it works, and tidies up; how many
+/// cures there are.
+async fn play(cluster: &Cluster, jane: &Path, of: &Situation, number: usize) -> Result<usize> {
+    let two = [a_node(0, None)?, a_node(1, None)?];
+    create_nodes(&cluster.admin, 2, |i| two[i].clone()).await?;
     // Whoever holds room is there first.
-    for i in 0..of.holds {
-        cluster.create(&pod(&format!("holds-{i}"))).await?;
+    for pod in &of.holds {
+        cluster.create(pod).await?;
     }
-    placed(cluster, "holds-", of.holds).await?;
-    if of.cordoned {
-        // A third node that is closed.
-        create_nodes(&cluster.admin, 1, |_| {
-            let mut node = node("node-2", "4", "16Gi", 110);
-            node.spec.get_or_insert_default().unschedulable = Some(true);
-            node
-        })
-        .await?;
+    placed(cluster, "holds-", of.holds.len()).await?;
+    if let Some(third) = of.third {
+        let third = a_node(2, Some(third))?;
+        create_nodes(&cluster.admin, 1, |_| third.clone()).await?;
     }
-    if let Some(min) = of.group {
-        let group = json!({"apiVersion": "muster.dev/v1alpha1", "kind": "PodGroup",
-            "metadata": {"name": "wait", "namespace": "default"}, "spec": {"minMember": min}});
-        let made = ask(&cluster.admin, Method::POST, GROUPS, &group).await;
-        made.map_err(anyhow::Error::msg)?;
+    for (path, object) in &of.others {
+        create(cluster, path, object).await?;
     }
-    for i in 0..of.pods {
-        let mut pod = pod(&format!("wait-{i}"));
-        (of.change)(&mut pod);
-        cluster.create(&pod).await?;
+    for pod in &of.waits {
+        cluster.create(pod).await?;
     }
-    told(cluster, of.pods).await?;
+    // Nobody says anything of pods of others.
+    if of.blocker != "SchedulerName" {
+        told(cluster, of.waits.len()).await?;
+    }
     let why = why(jane, of.ask)?;
     ensure!(why["blocker"] == of.blocker, "{why:#}");
-    let cure = why["cures"].get(number).with_context(|| format!("no such cure: {why:#}"))?;
+    let cures = why["cures"].as_array().map(Vec::as_slice).unwrap_or_default();
+    ensure!(cures.len() >= of.cures, "{why:#}");
+    let cure = cures.get(number).with_context(|| format!("no such cure: {why:#}"))?;
     cluster.say(&format!("{}: {}", of.name, cure["what"].as_str().unwrap_or_default()));
     for change in cure["changes"].as_array().context("changes")? {
         apply(cluster, change).await.with_context(|| change.to_string())?;
@@ -170,7 +127,8 @@ async fn play(cluster: &Cluster, jane: &Path, of: &Situation, number: usize) -> 
     let places = cure["places"].as_object().context("places")?.len();
     ensure!(places > 0, "{cure:#}");
     placed(cluster, "wait-", places).await.with_context(|| format!("{cure:#}"))?;
-    tidy(cluster).await
+    tidy(cluster).await?;
+    Ok(cures.len())
 }
 
 /// Asks as a person does.
@@ -275,17 +233,18 @@ fn bare(object: &Value) -> Value {
     object
 }
 
-/// A step of a JSON Patch on a field of an object.
+/// A step of a JSON Patch on a field of an object, or an element of a list that goes.
 fn step(object: &mut Value, op: &Value) -> Result<()> {
     let path = op["path"].as_str().context("a path")?;
     let (parent, last) = path.rsplit_once('/').context("a field")?;
-    let parent = object.pointer_mut(parent).with_context(|| path.to_owned())?;
-    let parent = parent.as_object_mut().context("an object")?;
     let last = last.replace("~1", "/");
-    match op["op"].as_str() {
-        Some("add") => drop(parent.insert(last, op["value"].clone())),
-        Some("remove") => drop(parent.remove(&last).context("nothing to remove")?),
-        other => bail!("{other:?}"),
+    match (object.pointer_mut(parent).with_context(|| path.to_owned())?, op["op"].as_str()) {
+        (Value::Object(map), Some("add")) => drop(map.insert(last, op["value"].clone())),
+        (Value::Object(map), Some("remove")) => {
+            drop(map.remove(&last).context("nothing to remove")?)
+        }
+        (Value::Array(list), Some("remove")) => drop(list.remove(last.parse()?)),
+        (_, other) => bail!("{other:?} of {path}"),
     }
     Ok(())
 }
