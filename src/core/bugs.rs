@@ -93,6 +93,8 @@ pub enum Bug {
     DelayIgnored,
     /// What is only to be simulated is carried out.
     SimulateIgnored,
+    /// Nobody is asked to save its work before it is pushed out.
+    CheckpointSkipped,
     /// The nomination of a pod that is gone stays.
     NominationLeaked,
     /// A pod that waits keeps its rejecting plugins over a reload.
@@ -192,6 +194,7 @@ impl Bug {
         Self::RateIgnored,
         Self::DelayIgnored,
         Self::SimulateIgnored,
+        Self::CheckpointSkipped,
         Self::NominationLeaked,
         Self::RejectorsKept,
         Self::EndsUnderAnother,

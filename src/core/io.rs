@@ -554,6 +554,11 @@ pub struct Post {
 /// How a pod is made to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
+    /// Not yet: ask it to save its work, by a note on it.
+    Checkpoint {
+        /// The time on the note, in whole seconds.
+        asked: Tick,
+    },
     /// Not at all: ask whether its eviction would be allowed.
     DryRun,
     /// By the Eviction API, which keeps budgets.
@@ -567,6 +572,12 @@ impl Removal {
     #[must_use]
     pub fn is_dry_run(self) -> bool {
         self == Self::DryRun
+    }
+
+    /// Whether the pod goes by it.
+    #[must_use]
+    pub fn removes(self) -> bool {
+        matches!(self, Self::Evict | Self::Delete)
     }
 }
 

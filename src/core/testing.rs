@@ -297,6 +297,8 @@ pub(crate) fn model_pod(wire: &k8s::Pod, shape: crate::model::ShapeId) -> Pod {
         nominated_told: None,
         started: wire.status.start_time.map(|t| Tick(t.0)),
         checkpoint: None,
+        checkpoint_wait: None,
+        checkpoint_asked: None,
         disrupted: false,
         resource_version: meta.resource_version.as_str().into(),
         generation: meta.generation,

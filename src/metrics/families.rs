@@ -355,6 +355,11 @@ pub(super) const EVICTION_REFUSALS: Family = counter(
     &["cause", "dry_run"],
     "Number of evictions of victims that were not carried out, by cause: budget, unavailable, failed; and of dry runs.",
 );
+pub(super) const CHECKPOINTS: Family = counter(
+    "muster_checkpoint_requests_total",
+    &["result"],
+    "Number of victims that were asked to save their work before they have to go, by result: asked; then saved or late, each time they were waited for.",
+);
 pub(super) const PREEMPTION_HOLDS: Family = gauge(
     "muster_gang_preemption_holds",
     &[],

@@ -83,6 +83,7 @@ struct Inner {
     gang_work_lost: IntCounterVec,
     preemptions_held: IntCounterVec,
     eviction_refusals: IntCounterVec,
+    checkpoints: IntCounterVec,
     preemption_holds: IntGaugeVec,
 }
 
@@ -158,6 +159,7 @@ impl Metrics {
             gang_work_lost: make.counters(families::GANG_WORK_LOST),
             preemptions_held: make.counters(families::PREEMPTIONS_HELD),
             eviction_refusals: make.counters(families::EVICTION_REFUSALS),
+            checkpoints: make.counters(families::CHECKPOINTS),
             preemption_holds: make.gauges(families::PREEMPTION_HOLDS),
             made: Vec::new(),
             registry: registry.clone(),
@@ -231,6 +233,9 @@ impl Metrics {
             Observation::EvictionRefused { cause, dry_run } => {
                 let dry_run = if *dry_run { "true" } else { "false" };
                 inner.eviction_refusals.with_label_values(&[*cause, dry_run]).inc();
+            }
+            Observation::Checkpoint { result } => {
+                inner.checkpoints.with_label_values(&[result]).inc();
             }
             Observation::PreemptionDone { result, micros: took } => {
                 inner.preemptions.with_label_values(&[result]).inc();

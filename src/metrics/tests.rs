@@ -21,6 +21,7 @@ muster_audit_violations_total counter invariant
 muster_bind_attempts_total counter result
 muster_bind_duration_seconds histogram result
 muster_build_info gauge version
+muster_checkpoint_requests_total counter result
 muster_config_current gauge \n\
 muster_config_last_applied_timestamp_seconds gauge \n\
 muster_config_reloads_total counter result
@@ -137,6 +138,7 @@ fn observations_are_counted_where_upstream_counts_them() {
     metrics.observe(&Observation::PreemptionDone { result: "error", micros: 2_500_000 });
     metrics.observe(&Observation::PreemptionHeld { reason: "rate" });
     metrics.observe(&Observation::EvictionRefused { cause: "budget", dry_run: true });
+    metrics.observe(&Observation::Checkpoint { result: "late" });
     metrics.observe(&Observation::GangPreemption { victims: 5, gangs: 2, lost_seconds: 90 });
 
     for (sample, expected) in [
@@ -159,6 +161,7 @@ fn observations_are_counted_where_upstream_counts_them() {
         ("scheduler_preemption_goroutines_duration_seconds_sum{result=\"error\"}", 2.5),
         ("muster_preemptions_held_back_total{reason=\"rate\"}", 1.0),
         ("muster_eviction_refusals_total{cause=\"budget\",dry_run=\"true\"}", 1.0),
+        ("muster_checkpoint_requests_total{result=\"late\"}", 1.0),
         ("muster_gang_preemptions_total", 1.0),
         ("muster_gang_preemption_victims_total", 5.0),
         ("muster_gang_preemption_touched_gangs_total", 2.0),

@@ -4,7 +4,7 @@
 //! [`Link`]; everything the API server accepts is seen by the record and by the
 //! checker before anyone else. No wall clock, no threads, no chance but the seed's.
 
-use muster_core::io::{Effect, Input, Request, Tick};
+use muster_core::io::{Effect, Input, Removal, Request, Tick};
 
 use crate::agenda::{Agenda, Event};
 use crate::check::{Checker, Finding};
@@ -448,7 +448,11 @@ impl<'a> Engine<'a> {
             Effect::Call { request: Request::Evict { victim, how }, pod, .. } => {
                 self.digest.text(&pod.uid);
                 self.digest.text(&victim.uid);
-                self.digest.number(u64::from(how.is_dry_run()));
+                self.digest.number(match how {
+                    Removal::DryRun => 1,
+                    Removal::Evict | Removal::Delete => 0,
+                    Removal::Checkpoint { asked } => asked.0.unsigned_abs(),
+                });
             }
             Effect::Group(says) => {
                 self.digest.text(&says.gang.to_string());

@@ -40,6 +40,8 @@ pub struct Counts {
     pub evictions: [u64; 2],
     /// Evictions that a scheduler asked about first.
     pub dry_runs: u64,
+    /// Pods that were asked to save their work before they go.
+    pub asked_to_save: u64,
     /// Pods evicted by a scheduler.
     pub preempted: u64,
     /// Members of half-bound gangs that a scheduler let go.
@@ -68,6 +70,7 @@ impl Counts {
             ("eviction", self.evictions[0]),
             ("refusedEviction", self.evictions[1]),
             ("dryRun", self.dry_runs),
+            ("askedToSave", self.asked_to_save),
             ("preempted", self.preempted),
             ("released", self.released),
             ("refusedVictim", self.refused_victims),
@@ -94,6 +97,7 @@ impl Counts {
         self.evictions[0] += other.evictions[0];
         self.evictions[1] += other.evictions[1];
         self.dry_runs += other.dry_runs;
+        self.asked_to_save += other.asked_to_save;
         self.preempted += other.preempted;
         self.released += other.released;
         self.refused_victims += other.refused_victims;

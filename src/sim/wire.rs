@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use muster_api::k8s::Time;
+use muster_api::muster::annotations::CHECKPOINT_REQUESTED;
 use muster_core::io::{Effect, Input, Kind, Removal, Reply, Request, Tick};
 use muster_core::outbox::{CALL_DEADLINE, Evict, Failure, NOT_LEADING, PodCall};
 
@@ -307,6 +309,10 @@ impl Engine<'_> {
         let Some(id) = self.api.pod_named(&victim.namespace, &victim.name) else {
             return Err(ApiError::not_found("pods", &victim.name));
         };
+        if let Removal::Checkpoint { asked } = evict.how {
+            self.link.faults.counts.asked_to_save += 1;
+            return self.api.annotate(victim, CHECKPOINT_REQUESTED, Time(asked.0).to_string());
+        }
         let dry_run = evict.how.is_dry_run();
         let forced = evict.how == Removal::Delete;
         let options = DeleteOptions {

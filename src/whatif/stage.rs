@@ -10,7 +10,7 @@ use muster_api::k8s::Pod;
 use muster_api::muster::annotations;
 use muster_core::gang::{Api, GangKey};
 use muster_core::io::{
-    Change as Wire, Effect, Eviction, Input, Kind, ObjectKey, PodRef, Removal, Reply, Request, Tick,
+    Change as Wire, Effect, Eviction, Input, Kind, ObjectKey, PodRef, Reply, Request, Tick,
 };
 use muster_core::{CacheView, Config, Core, Decision, Explanation, Outcome, Profile, QueueView};
 use serde_json::Value;
@@ -189,7 +189,12 @@ fn input_of(decoded: &Decoded) -> Option<Input> {
             };
             Input::Ended(kind, Wire::Upsert(pod.clone()))
         }
-        Decoded::Pod(pod) => Input::Pod(Wire::Upsert(pod.clone())),
+        Decoded::Pod(pod) => {
+            let mut pod = pod.clone();
+            // Who would go is asked, not when: nobody is waited for.
+            pod.metadata.annotations.remove(annotations::CHECKPOINT_BEFORE_EVICTION);
+            Input::Pod(Wire::Upsert(pod))
+        }
         Decoded::Object(object) => Input::Object(object.clone()),
         Decoded::Unread(_) => return None,
     })
@@ -311,7 +316,7 @@ impl Run<'_> {
                 Effect::Call { token, request, .. } => {
                     let reply = match request {
                         Request::Evict { victim, how } => {
-                            if how != Removal::DryRun {
+                            if how.removes() {
                                 ran.victims.insert(key_of(&victim));
                                 self.leave(&victim);
                             }

@@ -6,11 +6,11 @@
 
 use std::time::Duration;
 
-use muster_core::io::{Eviction, WriteError};
+use muster_core::io::WriteError;
 pub use muster_core::outbox::{BIND_ATTEMPTS, CALL_DEADLINE, EVICTION_ATTEMPTS, PATCH_ATTEMPTS};
 use muster_core::outbox::{
-    BIND_PAUSE, EVICTION_DEADLINE, Failure, NOT_LEADING, REST_PAUSE, eviction_error, judge,
-    judge_eviction, write_error,
+    BIND_PAUSE, EVICTION_DEADLINE, Failure, NOT_LEADING, REST_PAUSE, judge, judge_eviction,
+    write_error,
 };
 use tokio::time::Instant;
 
@@ -71,16 +71,16 @@ impl Fenced {
     }
 
     /// Evicts, or says what kept the server from it.
-    pub(super) async fn evict(&self, call: Call) -> Eviction {
+    pub(super) async fn evict(&self, call: Call) -> Result<(), Failure> {
         let mut pause = REST_PAUSE;
         let mut attempt = 1;
         loop {
             let Err(failure) = self.attempt_within(call.clone(), EVICTION_DEADLINE).await else {
-                return Eviction::Accepted;
+                return Ok(());
             };
             let verdict = judge_eviction(&failure);
             if !verdict.again || attempt == EVICTION_ATTEMPTS || !self.may_write() {
-                return eviction_error(&failure);
+                return Err(failure);
             }
             tokio::time::sleep(jittered(pause.max(verdict.pause))).await;
             pause *= 2;

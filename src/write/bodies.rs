@@ -7,8 +7,9 @@ use std::fmt::Write as _;
 
 use bytes::Bytes;
 use http::Method;
-use muster_api::muster::annotations::PREDICTED_DEVICES;
-use muster_core::io::{EventRecord, ObjectPatch, PodRef, Removal, StatusPatch};
+use muster_api::k8s;
+use muster_api::muster::annotations::{CHECKPOINT_REQUESTED, PREDICTED_DEVICES};
+use muster_core::io::{EventRecord, ObjectPatch, PodRef, Removal, StatusPatch, Tick};
 use serde::Serialize;
 use serde_json::json;
 
@@ -89,20 +90,16 @@ pub(super) fn bind(bind: &Bind) -> Call {
     }
 }
 
-/// POST pods/NAME/eviction or DELETE pods/NAME, guarded by the victim's UID.
+/// POST pods/NAME/eviction, DELETE pods/NAME, or a note on the pod before either; guarded by the
+/// victim's UID.
 pub(super) fn evict(evict: &Evict) -> Call {
     let victim = &evict.victim;
     let mut options = json!({"preconditions": {"uid": victim.uid}});
     match evict.how {
+        Removal::Checkpoint { asked } => return checkpoint(victim, asked),
         Removal::DryRun => options["dryRun"] = json!(["All"]),
         Removal::Evict => {}
-        Removal::Delete => {
-            options["apiVersion"] = json!("v1");
-            options["kind"] = json!("DeleteOptions");
-            let path = format!("/api/v1/namespaces/{}/pods/{}", victim.namespace, victim.name);
-            let (method, body) = (Method::DELETE, encode(&options));
-            return Call { method, path, content_type: JSON, body };
-        }
+        Removal::Delete => return deletion(victim, options),
     }
     let body = json!({
         "apiVersion": "policy/v1", "kind": "Eviction",
@@ -113,6 +110,33 @@ pub(super) fn evict(evict: &Evict) -> Call {
         method: Method::POST,
         path: pod_path(victim, "eviction"),
         content_type: JSON,
+        body: encode(&body),
+    }
+}
+
+/// DELETE pods/NAME, of which nothing comes but an answer.
+pub(super) fn dry_deletion(evict: &Evict) -> Call {
+    let victim = &evict.victim;
+    let options = json!({"preconditions": {"uid": victim.uid}, "dryRun": ["All"]});
+    deletion(victim, options)
+}
+
+fn deletion(victim: &PodRef, mut options: serde_json::Value) -> Call {
+    options["apiVersion"] = json!("v1");
+    options["kind"] = json!("DeleteOptions");
+    let path = format!("/api/v1/namespaces/{}/pods/{}", victim.namespace, victim.name);
+    Call { method: Method::DELETE, path, content_type: JSON, body: encode(&options) }
+}
+
+/// PATCH pods/NAME/status: a victim is asked to save its work. The server takes annotations
+/// there too, and no right over specs is needed.
+fn checkpoint(victim: &PodRef, asked: Tick) -> Call {
+    let note = BTreeMap::from([(CHECKPOINT_REQUESTED, k8s::Time(asked.0).to_string())]);
+    let body = json!({"metadata": {"uid": victim.uid, "annotations": note}});
+    Call {
+        method: Method::PATCH,
+        path: pod_path(victim, "status"),
+        content_type: STRATEGIC,
         body: encode(&body),
     }
 }
@@ -427,6 +451,12 @@ mod tests {
         asked.how = Removal::DryRun;
         expected["deleteOptions"]["dryRun"] = json!(["All"]);
         assert_eq!(body(&evict(&asked)), expected);
+        asked.how = Removal::Checkpoint { asked: Tick(1_767_225_600_000_000) };
+        let call = evict(&asked);
+        let path = "/api/v1/namespaces/ns/pods/p/status";
+        assert_eq!((call.method.as_str(), &*call.path), ("PATCH", path));
+        let note = json!({"muster.dev/checkpoint-requested": "2026-01-01T00:00:00Z"});
+        assert_eq!(body(&call), json!({"metadata": {"uid": "u", "annotations": note}}));
         asked.how = Removal::Delete;
         let call = evict(&asked);
         assert_eq!((call.method.as_str(), &*call.path), ("DELETE", "/api/v1/namespaces/ns/pods/p"));

@@ -98,6 +98,29 @@ async fn answers_say_what_became_of_an_eviction() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn without_the_right_to_delete_nothing_is_written_on_a_victim() {
+    let mut rig = rig(&[("/pods/v", &[403])]).await;
+    for (token, victim) in [(1, "v"), (2, "w")] {
+        let mut effect = evict(token, victim, false);
+        if let Effect::Call { request: Request::Evict { how, .. }, .. } = &mut effect {
+            *how = Removal::Delete;
+        }
+        rig.writer.submit(vec![effect]);
+        let (_, eviction) = answer(&mut rig).await;
+        match &eviction {
+            Eviction::Failed(why) => assert!(why.contains("rbac.deletePods") && victim == "v"),
+            eviction => assert_eq!((eviction, victim), (&Eviction::Accepted, "w")),
+        }
+    }
+    let seen = rig.server.lock().unwrap().seen.clone();
+    let calls: Vec<(&str, bool)> =
+        seen.iter().map(|(call, body)| (call.as_str(), !body["dryRun"].is_null())).collect();
+    let (v, w) = ("DELETE /api/v1/namespaces/ns/pods/v", "DELETE /api/v1/namespaces/ns/pods/w");
+    let status = "PATCH /api/v1/namespaces/ns/pods/w/status";
+    assert_eq!(calls, [(v, true), (w, true), (status, false), (w, false)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_evicted_without_the_lease() {
     let until = tokio::sync::watch::channel(None).1;
     let mut rig = rig_with(&[], Leadership::granted(until)).await;

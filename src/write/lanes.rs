@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use muster_core::io::{EventRecord, Eviction, Input, Removal, Reply, StatusPatch, WriteError};
-use muster_core::outbox::{Bind, Evict, Failure, PodCall};
+use muster_core::outbox::{Bind, Evict, Failure, PodCall, eviction_error};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
@@ -27,6 +27,9 @@ pub(super) const WARM: usize = 32;
 const WARM_DEADLINE: Duration = Duration::from_secs(5);
 /// Most pods whose written condition is remembered.
 const MAX_CONDITIONS: usize = 50_000;
+/// What helps where a victim may not be deleted.
+const MAY_NOT_DELETE: &str =
+    "plans against budgets need the verb delete on pods: rbac.deletePods of the chart";
 
 /// The PodScheduled status last written per pod, so that a time of transition
 /// is written only with a transition. Of pods not written to by this process,
@@ -235,14 +238,19 @@ impl Shared {
 
     async fn evict(&self, evict: &Evict) -> bool {
         let (pod, victim, how) = (&evict.preemptor, &evict.victim, evict.how);
-        if how == Removal::Delete
-            && let Err(failure) =
-                self.fenced.repeat(bodies::disruption(victim), PATCH_ATTEMPTS).await
-        {
-            // Only for those who want to know why; whether it can go, the next call says.
-            debug!(%victim, "condition of a victim dropped: {failure}");
-        }
-        let eviction = self.fenced.evict(bodies::evict(evict)).await;
+        let done = match how {
+            Removal::Delete => self.delete(evict).await,
+            Removal::Checkpoint { .. } | Removal::DryRun | Removal::Evict => {
+                self.fenced.evict(bodies::evict(evict)).await
+            }
+        };
+        let eviction = match done {
+            Ok(()) => Eviction::Accepted,
+            Err(Failure::Status { code: 403, message, .. }) if how == Removal::Delete => {
+                Eviction::Failed(format!("{message} ({MAY_NOT_DELETE})").into())
+            }
+            Err(failure) => eviction_error(&failure),
+        };
         let ok = match &eviction {
             Eviction::Accepted | Eviction::Gone => {
                 debug!(%pod, %victim, ?how, "eviction: {eviction:?}");
@@ -263,6 +271,18 @@ impl Shared {
         // Fails only when the owner has ended, and then the process does.
         let _ = self.answers.send(Message::Input(answer)).await;
         ok
+    }
+
+    /// Deletes a victim, after its condition says why. Nothing is written on one that may not
+    /// be deleted.
+    async fn delete(&self, evict: &Evict) -> Result<(), Failure> {
+        self.fenced.evict(bodies::dry_deletion(evict)).await?;
+        let told = self.fenced.repeat(bodies::disruption(&evict.victim), PATCH_ATTEMPTS).await;
+        if let Err(failure) = told {
+            // Only for those who want to know why; whether it can go, the next call says.
+            debug!(victim = %evict.victim, "condition of a victim dropped: {failure}");
+        }
+        self.fenced.evict(bodies::evict(evict)).await
     }
 
     async fn patch(&self, patch: &StatusPatch) -> bool {

@@ -98,8 +98,9 @@ app.kubernetes.io/component: node-agent
 {{- mergeOverwrite $own (deepCopy .Values.configuration) | toYaml }}
 {{- end }}
 
-{{/* Whether a profile may break disruption budgets: pods are then deleted, not evicted. */}}
+{{/* Whether a profile or a policy may break disruption budgets: pods are then deleted, not evicted. */}}
 {{- define "muster.deletes-pods" -}}
+{{- if .Values.rbac.deletePods }}true{{ end }}
 {{- range .Values.configuration.profiles }}
 {{- range .pluginConfig }}
 {{- if and (eq .name "DefaultPreemption") (dig "args" "allowBudgetViolations" false .) }}true{{ end }}

@@ -49,6 +49,9 @@ pub const GROUP: &str = "muster.dev";
 /// The version of the group that is served and stored.
 pub const VERSION: &str = "v1alpha1";
 
+/// Longest that a pod is waited for that was asked to save its work, in seconds.
+pub const MAX_CHECKPOINT_SECONDS: i64 = 300;
+
 /// Names of labels.
 pub mod labels {
     /// On a pod: the `PodGroup` of its namespace that it is a member of.
@@ -68,6 +71,12 @@ pub mod annotations {
     /// On a pod: when it last saved its work, as an RFC 3339 time. What it has done since
     /// is lost if it has to go.
     pub const LAST_CHECKPOINT: &str = "muster.dev/last-checkpoint";
+    /// On a pod: before it is pushed out it wants to be asked to save its work, and has so
+    /// many seconds for that, at most [`MAX_CHECKPOINT_SECONDS`](super::MAX_CHECKPOINT_SECONDS).
+    pub const CHECKPOINT_BEFORE_EVICTION: &str = "muster.dev/checkpoint-before-eviction";
+    /// On a pod: when it was asked to save its work, as an RFC 3339 time. It has done so when
+    /// [`LAST_CHECKPOINT`] is not older.
+    pub const CHECKPOINT_REQUESTED: &str = "muster.dev/checkpoint-requested";
     /// On a pod: the devices that its scheduler expects the kubelet to choose, as a JSON
     /// object of lists of ids by resource: `{"nvidia.com/gpu": ["GPU-…"]}`. The node agent
     /// compares it with what the kubelet chose.

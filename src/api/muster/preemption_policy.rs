@@ -43,8 +43,8 @@ pub struct PreemptionPolicy {
     pub max_pause_seconds: Option<i32>,
     /// Pods of a priority above this may have others deleted although a
     /// PodDisruptionBudget forbids their eviction, if there is no other way. Muster needs
-    /// the right to delete pods for that. Without it: nobody may, unless the profile's
-    /// allowBudgetViolations says so.
+    /// the right to delete pods for that (rbac.deletePods of its chart). Without it: nobody
+    /// may, unless the profile's allowBudgetViolations says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = i32::MIN, max = i32::MAX))]
     pub force_above_priority: Option<i32>,

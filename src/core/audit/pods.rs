@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use muster_api::k8s;
+use muster_api::muster::{MAX_CHECKPOINT_SECONDS, annotations};
 
 use super::attempts::Attempts;
 use super::fit::{Load, Wants};
@@ -67,6 +68,14 @@ pub(super) struct Pod {
     pub(super) preempts_never: bool,
     /// When its kubelet took it, in seconds.
     pub(super) started: Option<i64>,
+    /// It runs, and has work to lose.
+    pub(super) runs: bool,
+    /// For how many seconds it wants to be waited for to save its work before it goes.
+    pub(super) saves: Option<i64>,
+    /// When it was asked to, as last seen and as last asked for.
+    pub(super) asked_to_save: [Option<Tick>; 2],
+    /// When it last said that it has.
+    pub(super) saved: Option<Tick>,
     /// It runs and is ready: budgets count it.
     ready: bool,
     /// Where it is expected, as last seen and as last asked for.
@@ -125,6 +134,10 @@ impl Pod {
             has_rank: false,
             preempts_never: false,
             started: None,
+            runs: false,
+            saves: None,
+            asked_to_save: [None, None],
+            saved: None,
             ready: false,
             expected: [None, None],
             gated: false,
@@ -169,6 +182,14 @@ impl Pod {
         self.has_rank = wire.spec.priority.is_some();
         self.preempts_never = wire.spec.preemption_policy.as_deref() == Some("Never");
         self.started = wire.status.start_time.map(|time| Tick(time.0).secs());
+        self.runs = wire.status.phase == "Running";
+        let note = |name: &str| wire.metadata.annotations.get(name);
+        let time = |name: &str| Some(Tick(k8s::Time::parse(note(name)?).ok()?.0));
+        self.saves = note(annotations::CHECKPOINT_BEFORE_EVICTION)
+            .and_then(|wait| wait.parse::<i64>().ok())
+            .filter(|wait| *wait > 0);
+        self.asked_to_save[0] = time(annotations::CHECKPOINT_REQUESTED);
+        self.saved = time(annotations::LAST_CHECKPOINT);
         self.ready = wire.status.phase == "Running"
             && wire.status.conditions.iter().any(|c| c.kind == "Ready" && c.status == "True");
         self.expected[0] = Some(wire.status.nominated_node_name.clone());
@@ -182,6 +203,20 @@ impl Pod {
         self.condition =
             condition.map(|c| (c.status == "True", c.reason.clone(), c.message.clone()));
         self.owes = None;
+    }
+
+    /// Whether it may go without being asked to save its work first: it has been, and has done
+    /// so or has had its time.
+    pub(super) fn may_lose_work(&self, now: Tick) -> bool {
+        let Some(wait) = self.saves.filter(|_| self.runs && !self.deleting) else {
+            return true;
+        };
+        let wait = wait.min(MAX_CHECKPOINT_SECONDS);
+        let [seen, told] = self.asked_to_save;
+        let late = |asked: Tick| asked <= now && now >= asked.after_secs(wait);
+        // What was asked twice may be answered once.
+        let answers = self.asked_to_save.iter().flatten().any(|asked| self.saved >= Some(*asked));
+        answers || told.or(seen).is_some_and(late)
     }
 
     /// The core asks for it to be expected on a node, or on none.

@@ -82,6 +82,30 @@ impl Audit {
         self.plans.touched.push((preemptor.uid.to_string(), name));
     }
 
+    /// The core asks a pod to save its work, because it may have to go.
+    pub(super) fn asks_to_save(&mut self, name: &str, victim: &PodRef, asked: Tick) {
+        self.may_preempt(name);
+        self.may_go(name, victim);
+        let other = key(victim);
+        let Some(pod) = self.world.find(victim) else { return };
+        if pod.saves.is_none() || !pod.runs {
+            let what = format!("{other} shall save its work for {name}, but does not want to");
+            self.violation("S5", what);
+        }
+        self.world.edit(&other, |p| p.asked_to_save[1] = Some(asked));
+    }
+
+    /// Whoever wants to be asked before it goes was, and has saved its work or had its time.
+    fn have_saved(&mut self, now: Tick, name: &str, plan: &Plan) {
+        let of = |v: &Victim| self.world.pods.get(&v.name).filter(|p| p.uid == v.uid);
+        let hurried = |v: &&Victim| of(v).is_some_and(|p| !p.may_lose_work(now));
+        let hurried = plan.victims.iter().find(hurried).map(|v| v.name.clone());
+        if let Some(other) = hurried {
+            let what = format!("{other} shall go for {name} before it has saved its work");
+            self.violation("S5", what);
+        }
+    }
+
     /// Whoever got an answer may be tried at once: its plan failed, or nobody is left.
     pub(super) fn call_answered(&mut self) {
         let answered = std::mem::take(&mut self.plans.answered);
@@ -142,6 +166,7 @@ impl Audit {
             plan.victims.iter_mut().for_each(|v| v.now = false);
             let plan = plan.clone();
             if fresh {
+                self.have_saved(now, &name, &plan);
                 self.is_allowed(now, &name, &plan);
                 self.charge(now, &name, &plan);
                 self.cuts_no_gang(&name, &plan);

@@ -7,8 +7,8 @@ use super::world::key_of;
 use crate::RELEASE;
 use crate::gang::Api;
 use crate::io::{
-    Change, Effect, EventRecord, ExtenderCall, Input, Kind, Object, PodRef, Reply, Request,
-    StatusPatch, Tick, WriteError,
+    Change, Effect, EventRecord, ExtenderCall, Input, Kind, Object, PodRef, Removal, Reply,
+    Request, StatusPatch, Tick, WriteError,
 };
 
 /// Notes of events are cut somewhere beyond this.
@@ -16,6 +16,7 @@ const WHOLE_NOTE: usize = 1000;
 
 /// The reason of the event about a pod that had to make room.
 const PREEMPTED: &str = "Preempted";
+const ASKED_TO_SAVE: &str = "CheckpointRequested";
 
 pub(super) fn key(pod: &PodRef) -> String {
     key_of(&pod.namespace, &pod.name)
@@ -212,6 +213,12 @@ impl Audit {
             }
             return;
         }
+        if let Effect::Event(event) = effect
+            && event.reason == ASKED_TO_SAVE
+        {
+            // About a victim, whoever scheduled it.
+            return;
+        }
         match self.world.find(about) {
             None => return self.violation("S6", format!("{name} is gone: {}", short(effect))),
             Some(pod) if pod.profile.is_none() => {
@@ -230,6 +237,10 @@ impl Audit {
             // The bound part of a gang that could not be bound whole: its own budgets hold.
             Effect::Call { plugin, request: Request::Evict { .. }, .. } if **plugin == *RELEASE => {
             }
+            Effect::Call {
+                request: Request::Evict { victim, how: Removal::Checkpoint { asked } },
+                ..
+            } => self.asks_to_save(&name, victim, *asked),
             Effect::Call { token, pod, request: Request::Evict { victim, how }, .. } => {
                 self.evicts(now, *token, pod, victim, *how);
             }

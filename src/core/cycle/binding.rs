@@ -120,6 +120,8 @@ impl Core {
         decision: &mut Decision,
     ) {
         let name = Arc::clone(&self.cluster.node(node).name);
+        // It found room while those who were to make room still saved their work.
+        self.drop_plan(now, pod);
         let expected = self.cluster.pod(pod).and_then(|p| p.nominated.clone());
         self.cluster.place(pod, node, true);
         if expected.is_some_and(|expected| expected != name) {

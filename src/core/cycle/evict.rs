@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use super::Core;
+use super::checkpoint::{Saving, saving, whole_seconds};
 use super::failure::Failure;
 use super::preempt::Found;
 use crate::bugs::bug;
@@ -41,14 +42,14 @@ pub(super) struct Plan {
     preemptor: Arc<str>,
     /// The preemptor's scheduler.
     scheduler: Arc<str>,
-    victims: Vec<Victim>,
+    pub(super) victims: Vec<Victim>,
     /// Whether its victims go whatever their budgets say.
     by_force: bool,
     /// Whether no budget stood in its way when it began.
     lawful: bool,
-    stage: Step,
+    pub(super) stage: Step,
     tries: u32,
-    timer: Option<Tick>,
+    pub(super) timer: Option<Tick>,
     begun: Tick,
     /// The policy that its victims are charged to.
     policy: Option<Box<str>>,
@@ -62,18 +63,22 @@ impl Plan {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+pub(super) enum Step {
+    /// Waiting for those who save their work first; then it is planned anew.
+    Save,
     /// Asking whether the server would evict.
     Ask,
     /// Evicting.
     Evict,
 }
 
-struct Victim {
-    id: PodId,
-    key: PodRef,
-    node: Arc<str>,
-    state: Todo,
+pub(super) struct Victim {
+    pub(super) id: PodId,
+    pub(super) key: PodRef,
+    pub(super) node: Arc<str>,
+    pub(super) state: Todo,
+    /// When it was asked to save its work, if it was.
+    pub(super) asked: Option<Tick>,
     /// It was told to go, and nobody knows whether it does.
     doubtful: bool,
     /// It is charged to a policy: nobody else waits for it.
@@ -92,7 +97,7 @@ pub(super) struct Orphan {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Todo {
+pub(super) enum Todo {
     /// To be asked for.
     Open,
     /// To be asked for again, after a pause: nobody knows what became of the call.
@@ -116,7 +121,12 @@ impl Core {
         scheduler: &Arc<str>,
         Found { node, victims, by_force }: Found,
     ) {
-        self.observations.push(Observation::Preemption { victims: victims.len() });
+        // One that waited for savers is over: another plugin may have found this room.
+        self.drop_plan(now, pod);
+        let saves = self.any_saves(now, &victims);
+        if !saves {
+            self.observations.push(Observation::Preemption { victims: victims.len() });
+        }
         let goes = |id: &PodId| {
             let there = |p: &Pod| !p.deleting && p.stage != PodStage::Pending;
             self.cluster.pod(*id).is_some_and(there) && !self.victims.gone.contains(id)
@@ -147,8 +157,8 @@ impl Core {
                 in_memory = true;
             } else {
                 let charged = !self.victims.taken.contains_key(&id);
-                let state = Todo::Open;
-                left.push(Victim { id, key, node: on, state, doubtful: false, charged });
+                let (state, asked) = (Todo::Open, None);
+                left.push(Victim { id, key, node: on, state, asked, doubtful: false, charged });
             }
         }
         if gang_gave_up {
@@ -167,7 +177,11 @@ impl Core {
             left.pop();
         }
         let skipped = by_force || bug!(self.bugs, DryRunSkipped);
-        let stage = if skipped { Step::Evict } else { Step::Ask };
+        let stage = match skipped {
+            _ if saves => Step::Save,
+            true => Step::Evict,
+            false => Step::Ask,
+        };
         let (tries, timer) = (0, None);
         let Some(uid) = self.cluster.pod(pod).map(|p| Arc::clone(&p.key.uid)) else {
             return;
@@ -177,7 +191,9 @@ impl Core {
         let lawful = self.lawful(pod, &ids);
         let charged = left.iter().filter(|v| v.charged).count();
         let policy = self.charge_turns(now, pod, charged);
-        ids.iter().for_each(|victim| self.cluster.pace_zone(*victim));
+        if !saves {
+            ids.iter().for_each(|victim| self.cluster.pace_zone(*victim));
+        }
         let plan = Plan {
             preemptor: uid,
             scheduler: Arc::clone(scheduler),
@@ -191,6 +207,9 @@ impl Core {
             policy,
         };
         self.plans.insert(pod, plan);
+        if saves {
+            return self.ask_to_save(now, pod);
+        }
         if !bug!(self.bugs, PlanNotHeld) && !self.hold_gang_of(pod) {
             self.queue.hold(pod, HELD.into());
         }
@@ -228,11 +247,13 @@ impl Core {
     }
 
     /// Sends what is open of a plan's present step.
-    fn ask(&mut self, pod: PodId) {
+    pub(super) fn ask(&mut self, pod: PodId) {
+        let now = self.cluster.now();
         let (Some(plan), Some(record)) = (self.plans.get_mut(&pod), self.cluster.pod(pod)) else {
             return;
         };
         let how = match plan.stage {
+            Step::Save => Removal::Checkpoint { asked: whole_seconds(now) },
             Step::Ask => Removal::DryRun,
             Step::Evict if plan.by_force => Removal::Delete,
             Step::Evict => Removal::Evict,
@@ -254,6 +275,15 @@ impl Core {
                 self.victims.let_go(victim.id, &record.key.uid);
                 continue;
             }
+            if let Removal::Checkpoint { asked } = how {
+                // Who was asked already, perhaps by a process before this one, is not again.
+                let known = cluster.pod(victim.id).and_then(|p| saving(p, victim.asked, now));
+                if known != Some(Saving::Unasked) {
+                    victim.state = Todo::Agreed;
+                    continue;
+                }
+                victim.asked = Some(asked);
+            }
             let counted = how == Removal::Evict;
             let budgets = if counted { budget_names(cluster, victim.id) } else { Vec::new() };
             // One at a time under each budget: the server counts them one by one, and is
@@ -268,7 +298,7 @@ impl Core {
             if !budgets.is_empty() {
                 self.spending.insert(token, budgets);
             }
-            if how != Removal::DryRun {
+            if how.removes() {
                 told.push(victim.id);
             }
             self.effects.push(Effect::Call {
@@ -323,13 +353,16 @@ impl Core {
         let (id, key, node) = (victim.id, victim.key.clone(), Arc::clone(&victim.node));
         let unknown = matches!(eviction, Eviction::Unavailable(_));
         victim.doubtful = unknown && step == Step::Evict;
+        if unknown {
+            victim.asked = None;
+        }
         let cause = match eviction {
             Eviction::Accepted | Eviction::Gone => None,
             Eviction::Refused(_) => Some("budget"),
             Eviction::Unavailable(_) => Some("unavailable"),
             Eviction::Failed(_) => Some("failed"),
         };
-        if let Some(cause) = cause {
+        if let Some(cause) = cause.filter(|_| step != Step::Save) {
             let dry_run = step == Step::Ask;
             self.observations.push(Observation::EvictionRefused { cause, dry_run });
             if !dry_run {
@@ -342,8 +375,11 @@ impl Core {
             }
             Eviction::Accepted => {
                 victim.state = Todo::Agreed;
-                if step == Step::Evict {
-                    self.tell_victim(pod, &scheduler, &key, &node, "");
+                let asked = victim.asked;
+                match step {
+                    Step::Save => self.was_asked(pod, &scheduler, &key, (id, asked)),
+                    Step::Ask => {}
+                    Step::Evict => self.tell_victim(pod, &scheduler, &key, &node, ""),
                 }
             }
             Eviction::Gone => {
@@ -369,6 +405,9 @@ impl Core {
                     self.victims.let_go(id, &plan.preemptor);
                 }
                 self.leave_alone(now, id);
+                if let Eviction::Failed(why) = eviction {
+                    self.victims.why.insert(id, Arc::clone(why));
+                }
             }
         }
         self.plan_step(now, pod);
@@ -377,7 +416,7 @@ impl Core {
     /// An answer for a plan that was given up. Its gang may plan anew with the last of them.
     fn orphan_answered(&mut self, now: Tick, orphan: &Orphan, eviction: &Eviction) {
         match eviction {
-            _ if orphan.step == Step::Ask => {}
+            _ if orphan.step != Step::Evict => {}
             Eviction::Accepted => {}
             Eviction::Unavailable(_) => self.leave_in_doubt(now, orphan.victim),
             _ => self.victims.let_go(orphan.victim, &orphan.preemptor),
@@ -454,6 +493,7 @@ impl Core {
         {
             self.refusals.remove(&(until, victim));
             self.victims.refused.remove(&victim);
+            self.victims.why.remove(&victim);
             if self.victims.doubtful.remove(&victim) {
                 self.victims.taken.remove(&victim);
             }
@@ -465,7 +505,7 @@ impl Core {
     }
 
     /// Goes on when every answer of a step is there.
-    fn plan_step(&mut self, now: Tick, pod: PodId) {
+    pub(super) fn plan_step(&mut self, now: Tick, pod: PodId) {
         let Some(plan) = self.plans.get_mut(&pod) else {
             return;
         };
@@ -481,6 +521,9 @@ impl Core {
         }
         if has(|s| matches!(s, Todo::Open | Todo::Later)) {
             return;
+        }
+        if plan.stage == Step::Save {
+            return self.saving_step(now, pod);
         }
         if plan.stage == Step::Ask {
             let agreed = plan.victims.iter().filter(|v| v.state == Todo::Agreed);
@@ -567,6 +610,9 @@ impl Core {
         if let Some(due) = plan.timer {
             self.timers.remove(&(due, pod));
         }
+        for victim in &plan.victims {
+            self.saving.remove(&(victim.id, pod));
+        }
         if let Some(policy) = &plan.policy {
             let acted = plan.stage == Step::Evict;
             let goes = |v: &Victim| acted && matches!(v.state, Todo::Asked(_) | Todo::Agreed);
@@ -578,7 +624,7 @@ impl Core {
         for victim in &plan.victims {
             // Who was asked to go may be going, whatever becomes of the plan.
             let unasked = matches!(victim.state, Todo::Open | Todo::Later | Todo::Refused);
-            let stays = plan.stage == Step::Ask || unasked;
+            let stays = plan.stage != Step::Evict || unasked;
             if let Todo::Asked(token) = victim.state {
                 self.evictions.remove(&token);
                 let (preemptor, step) = (Arc::clone(&plan.preemptor), plan.stage);
@@ -603,7 +649,7 @@ impl Core {
         // Somebody stays: what a dry run says of others matters no more, and the plan ends
         // with the last answer that is on its way.
         let lost = plan.victims.iter().any(|v| v.state == Todo::Refused);
-        if plan.stage == Step::Ask && lost {
+        if plan.stage != Step::Evict && lost {
             return true;
         }
         for victim in plan.victims.iter_mut().filter(|v| v.state == Todo::Later) {
@@ -638,12 +684,8 @@ impl Core {
         node: &str,
         how: &str,
     ) {
-        let Some(preemptor) = self.cluster.pod(pod).map(|p| p.key.clone()) else {
+        let Some((preemptor, by)) = self.preemptor_named(pod) else {
             return;
-        };
-        let by = match self.hold_led_by(pod).and_then(|id| self.cluster.gang(id)) {
-            Some(gang) => format!("pod group {} for its pod {}", gang.key, preemptor.uid),
-            None => format!("pod {}", preemptor.uid),
         };
         let note = format!("Preempted by {by} on node {node}{how}").into();
         self.effects.push(Effect::Event(EventRecord {
@@ -655,6 +697,16 @@ impl Core {
             note,
             reporting_controller: Arc::clone(scheduler),
         }));
+    }
+
+    /// For whom pods are made to go, and how events call it.
+    pub(super) fn preemptor_named(&self, pod: PodId) -> Option<(PodRef, String)> {
+        let preemptor = self.cluster.pod(pod)?.key.clone();
+        let by = match self.hold_led_by(pod).and_then(|id| self.cluster.gang(id)) {
+            Some(gang) => format!("pod group {} for its pod {}", gang.key, preemptor.uid),
+            None => format!("pod {}", preemptor.uid),
+        };
+        Some((preemptor, by))
     }
 
     /// The node that a pod leaves for others, and its priority.
@@ -678,10 +730,12 @@ impl Core {
 
     /// A pod is gone: it is nobody's victim any more.
     pub(super) fn forget_victim(&mut self, now: Tick, pod: PodId) {
+        self.saver_gone(now, pod);
         self.hold_victim_gone(now, pod);
         self.victims.taken.remove(&pod);
         self.victims.gone.remove(&pod);
         self.victims.doubtful.remove(&pod);
+        self.victims.why.remove(&pod);
         if let Some(until) = self.victims.refused.remove(&pod) {
             self.refusals.remove(&(until, pod));
         }

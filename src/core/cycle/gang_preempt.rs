@@ -68,6 +68,9 @@ impl Core {
         let Some(priority) = members().map(|p| p.priority).min() else {
             return Err(String::new());
         };
+        if let Some(count) = self.gang_waits_for_savers(at.now, at.id) {
+            return Err(format!("preemption: waiting for {count} pods to save their work"));
+        }
         let leaving = self.still_leaving(at.id);
         if leaving > 0 {
             return Err(format!("preemption: waiting for {leaving} pods to leave"));
@@ -349,11 +352,13 @@ impl Core {
             .filter_map(|pod| self.cluster.pod(*pod)?.gang)
             .filter(|gang| *gang != at.id)
             .collect();
-        self.observations.push(Observation::GangPreemption {
-            victims: asked.len(),
-            gangs: gangs.len(),
-            lost_seconds,
-        });
+        if !self.any_saves(at.now, &asked) {
+            self.observations.push(Observation::GangPreemption {
+                victims: asked.len(),
+                gangs: gangs.len(),
+                lost_seconds,
+            });
+        }
         Planned { seats, victims, by_force, text }
     }
 

@@ -119,6 +119,23 @@ impl Core {
         true
     }
 
+    /// The member in whose name pods are made to go for a gang.
+    pub(super) fn hold_leader(&self, id: GangId) -> Option<PodId> {
+        self.holds.get(&id)?.leader
+    }
+
+    /// Who is to go has saved its work: the gang plans anew, and is expected where it was until
+    /// then. False if the pod goes alone.
+    pub(super) fn gang_plans_anew(&mut self, now: Tick, pod: PodId) -> bool {
+        let Some(id) = self.hold_led_by(pod) else {
+            return false;
+        };
+        self.count_leaving(id);
+        let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
+        self.queue.call_gang(&cx, id);
+        true
+    }
+
     /// All victims were told to go; false if the pod goes alone.
     pub(super) fn gang_plan_settled(&mut self, now: Tick, pod: PodId) -> bool {
         let Some(id) = self.hold_led_by(pod) else {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use muster_api::k8s;
-use muster_api::muster::annotations;
+use muster_api::muster::{MAX_CHECKPOINT_SECONDS, annotations};
 
 use super::Core;
 use super::restraint::Seeker;
@@ -394,6 +394,8 @@ impl Core {
             starting: false,
             placed: Tick::default(),
             checkpoint: None,
+            checkpoint_wait: None,
+            checkpoint_asked: None,
             disrupted: false,
             resource_version: "".into(),
             generation: None,
@@ -537,6 +539,7 @@ impl Core {
             self.gang_stirred(id, false);
         }
         self.condition_seen(now, id);
+        self.saving_news(now, id);
     }
 
     fn update_pending(
@@ -790,7 +793,9 @@ fn read(pod: &mut Pod, wire: &k8s::Pod, seen: u64) {
     pod.conditions = others.cloned().collect();
     pod.started = wire.status.start_time.map(|t| Tick(t.0));
     pod.running = wire.status.phase == "Running";
-    pod.checkpoint = checkpoint(wire);
+    pod.checkpoint = time_on(wire, annotations::LAST_CHECKPOINT);
+    pod.checkpoint_wait = checkpoint_wait(wire);
+    pod.checkpoint_asked = time_on(wire, annotations::CHECKPOINT_REQUESTED);
     let target = wire.status.conditions.iter().find(|c| c.kind == "DisruptionTarget");
     pod.disrupted = target.is_some_and(|c| {
         c.status == "True"
@@ -799,10 +804,18 @@ fn read(pod: &mut Pod, wire: &k8s::Pod, seen: u64) {
     pod.seen = seen;
 }
 
-/// When a pod last saved its work, as it says itself; what cannot be read says nothing.
-fn checkpoint(wire: &k8s::Pod) -> Option<Tick> {
-    let text = wire.metadata.annotations.get(annotations::LAST_CHECKPOINT)?;
+/// A time that an annotation says: when the pod last saved its work, when it was asked to. What
+/// cannot be read says nothing.
+fn time_on(wire: &k8s::Pod, name: &str) -> Option<Tick> {
+    let text = wire.metadata.annotations.get(name)?;
     k8s::Time::parse(text).ok().map(|time| Tick(time.0))
+}
+
+/// How long a pod wants to be waited for before it is pushed out, in seconds.
+fn checkpoint_wait(wire: &k8s::Pod) -> Option<i64> {
+    let text = wire.metadata.annotations.get(annotations::CHECKPOINT_BEFORE_EVICTION)?;
+    let wait: i64 = text.parse().ok().filter(|wait| *wait > 0)?;
+    Some(wait.min(MAX_CHECKPOINT_SECONDS))
 }
 
 /// The UID of a pod's managing controller, of whatever kind.

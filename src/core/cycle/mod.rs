@@ -6,6 +6,7 @@
 
 mod accumulate;
 mod binding;
+mod checkpoint;
 mod evict;
 mod extend;
 mod extend_bind;
@@ -218,6 +219,8 @@ pub struct Core {
     spending: std::collections::BTreeMap<Token, Vec<evict::BudgetName>>,
     /// Evictions and questions on their way whose plan was given up.
     orphans: IdMap<Token, evict::Orphan>,
+    /// Who was asked to save its work, and in whose plan.
+    saving: std::collections::BTreeSet<(PodId, PodId)>,
     victims: preempt::Victims,
     /// Who waits before it has others pushed out.
     restraint: restraint::Restraint,
@@ -299,6 +302,7 @@ impl Core {
             evictions: IdMap::default(),
             spending: std::collections::BTreeMap::new(),
             orphans: IdMap::default(),
+            saving: std::collections::BTreeSet::new(),
             victims: preempt::Victims::default(),
             restraint: restraint::Restraint::default(),
             pace: pace::Pace::default(),

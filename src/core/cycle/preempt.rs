@@ -73,6 +73,8 @@ pub(super) struct Victims {
     pub(super) gone: IdSet<PodId>,
     /// Pods that a budget kept the server from evicting: not asked for again before.
     pub(super) refused: IdMap<PodId, Tick>,
+    /// What the server said of those of them that it will never evict.
+    pub(super) why: IdMap<PodId, Arc<str>>,
     /// Those of them that may be going all the same, for a preemptor that waits no more.
     pub(super) doubtful: IdSet<PodId>,
 }
@@ -170,6 +172,8 @@ struct Search<'a> {
     held: Option<&'static str>,
     /// Calls of a plan that the pod gave up, which are still on their way.
     unanswered: usize,
+    /// Victims that save their work first, if it has a plan that waits for that.
+    saving: Option<usize>,
     seed: u32,
     /// Whether a budget or a policy stood in the way.
     blocked: bool,
@@ -199,6 +203,7 @@ impl Core {
         let seed = self.tie_seed(shape_id).0;
         let own = self.cluster.pod(pod).map(|p| &*p.key.uid).unwrap_or_default();
         let unanswered = unanswered_to(&self.orphans, own);
+        let saving = self.waits_for_savers(now, pod);
         let shape = Arc::clone(self.cluster.shape(shape_id));
         self.cluster.count_zones();
         let by = self.seeking(Seeker::Pod(pod));
@@ -220,6 +225,7 @@ impl Core {
             by,
             held: None,
             unanswered,
+            saving,
             seed,
             blocked: false,
             rejectors: 0,
@@ -361,7 +367,8 @@ impl Search<'_> {
             |v: &&PodId| self.victims.refused.get(v).is_some_and(|until| *until > self.now);
         let victim = candidate.victims.iter().find(lately)?;
         let pod = self.cluster.pod(*victim)?;
-        Some(format!("node(s) need the eviction of {}, which was refused", pod.key))
+        let why = self.victims.why.get(victim).map(|why| format!(": {why}")).unwrap_or_default();
+        Some(format!("node(s) need the eviction of {}, which was refused{why}", pod.key))
     }
 }
 
@@ -546,6 +553,10 @@ impl Room for Search<'_> {
             victims: Vec::new(),
             by_force: false,
         };
+        if let Some(count) = self.saving {
+            let why = format!("waiting for {count} pods to save their work");
+            return unschedulable(format!("preemption: {why}"), None);
+        }
         let me = Preemptor::of(self.pod, self.pod());
         let status = self.own_node().and_then(|node| self.code_of(node));
         let own = &*self.pod().key.uid;

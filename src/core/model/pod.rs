@@ -155,6 +155,10 @@ pub struct Pod {
     pub placed: Tick,
     /// When it last saved its work.
     pub checkpoint: Option<Tick>,
+    /// For how many seconds it wants to be waited for to save its work before it is pushed out.
+    pub checkpoint_wait: Option<i64>,
+    /// When it was last asked to, in whole seconds.
+    pub checkpoint_asked: Option<Tick>,
     /// Its DisruptionTarget condition names a preemption or an eviction.
     pub disrupted: bool,
     /// Version last seen.

@@ -68,6 +68,7 @@ impl PodCall {
             Self::Bind(_) => "pod_binding",
             Self::Patch(_) => "pod_status_patch",
             Self::Evict(evict) => match evict.how {
+                Removal::Checkpoint { .. } => "pod_checkpoint_request",
                 Removal::DryRun => "pod_eviction_dry_run",
                 Removal::Evict => "pod_eviction",
                 Removal::Delete => "pod_deletion",

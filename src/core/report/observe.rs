@@ -92,6 +92,11 @@ pub enum Observation {
         /// It was only asked whether it would be.
         dry_run: bool,
     },
+    /// A victim was asked to save its work, or was waited for.
+    Checkpoint {
+        /// `asked`, `saved` or `late`.
+        result: &'static str,
+    },
     /// A preemption was carried out, or given up.
     PreemptionDone {
         /// `success` or `error`.

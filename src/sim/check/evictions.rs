@@ -5,10 +5,12 @@
 //! lost members by nothing else has its minimum, or nobody (see `gangs`).
 
 use muster_api::k8s::Pod;
+use muster_api::muster::annotations;
 use muster_core::io::Tick;
 
 use super::Checker;
 use crate::model::budget::StoredBudget;
+use crate::model::objects::time_on;
 
 fn full_name(pod: &Pod) -> String {
     format!("{}/{}", pod.metadata.namespace, pod.metadata.name)
@@ -27,6 +29,7 @@ impl Checker {
         let name = full_name(victim);
         self.guarded(now, victim, budgets);
         self.pushed_out(victim);
+        self.has_saved(now, victim);
         let Some(preemptor) = preemptor else { return };
         let priority = |pod: &Pod| pod.spec.priority.unwrap_or(0);
         let (high, low) = (priority(preemptor), priority(victim));
@@ -37,6 +40,25 @@ impl Checker {
         }
         if preemptor.spec.preemption_policy.as_deref() == Some("Never") {
             let what = format!("{name} was evicted for {whom}, which preempts never");
+            self.violation(now, "S5", &what);
+        }
+    }
+
+    /// S5: whoever wants to be asked first was, and has saved its work or had its time. Of what
+    /// has run for a moment only a scheduler may not know yet that it runs.
+    fn has_saved(&mut self, now: Tick, victim: &Pod) {
+        let wait = victim.metadata.annotations.get(annotations::CHECKPOINT_BEFORE_EVICTION);
+        let Some(wait) = wait.and_then(|wait| wait.parse::<i64>().ok()) else { return };
+        let started = victim.status.start_time.map_or(i64::MAX, |time| time.0);
+        let runs = victim.status.phase == "Running" && started < now.0 - self.terms.behind;
+        if !runs || victim.metadata.deletion_timestamp.is_some() || self.terms.jumps {
+            return;
+        }
+        let asked = time_on(victim, annotations::CHECKPOINT_REQUESTED);
+        let saved = time_on(victim, annotations::LAST_CHECKPOINT);
+        let late = |asked: i64| now >= Tick(asked).after_secs(wait);
+        if !asked.is_some_and(|asked| saved >= Some(asked) || late(asked)) {
+            let what = format!("{} was evicted before it had saved its work", full_name(victim));
             self.violation(now, "S5", &what);
         }
     }

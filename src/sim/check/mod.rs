@@ -87,6 +87,8 @@ struct Terms {
     one_writer: bool,
     /// Nothing goes wrong: what was begun is carried out.
     calm: bool,
+    /// Clocks of processes are not to be trusted.
+    jumps: bool,
 }
 
 impl Terms {
@@ -106,13 +108,14 @@ impl Terms {
         let sees_all = !(blind || several || plan.kills() && late);
         let behind = if late { MINUTE } else { SECOND };
         let calm = plan.is_empty() && !several;
-        Self { sees_all, behind, one_writer: !(jumps && (several || plan.kills())), calm }
+        let one_writer = !(jumps && (several || plan.kills()));
+        Self { sees_all, behind, one_writer, calm, jumps }
     }
 }
 
 impl Default for Terms {
     fn default() -> Self {
-        Self { sees_all: true, behind: SECOND, one_writer: true, calm: true }
+        Self { sees_all: true, behind: SECOND, one_writer: true, calm: true, jumps: false }
     }
 }
 

@@ -32,7 +32,7 @@ impl PodId {
 }
 
 /// What the simulation knows of a pod and a real API server would not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
     /// Index of the workload in the scenario.
     pub(crate) workload: u32,
@@ -40,6 +40,10 @@ pub(crate) struct Facts {
     pub(crate) round: u32,
     /// How long it runs; `None` is for ever.
     pub(crate) runtime: Option<Micros>,
+    /// Between which times lies how long it takes to start; `None`: a moment.
+    pub(crate) startup: Option<(Micros, Micros)>,
+    /// How long it takes to save its work when it is asked to; `None` never says so.
+    pub(crate) saves: Option<Micros>,
 }
 
 /// A pod in the store.
@@ -374,6 +378,28 @@ impl Api {
             }
         });
         Ok(id)
+    }
+
+    /// A note on a pod, as the scheduler patches it.
+    pub(crate) fn annotate(
+        &mut self,
+        pod: &PodRef,
+        key: &str,
+        value: String,
+    ) -> Result<(), ApiError> {
+        let Some(id) = self.find(pod) else {
+            return Err(match self.pod_named(&pod.namespace, &pod.name) {
+                Some(_) => patch_uid(pod),
+                None => ApiError::not_found("pods", &pod.name),
+            });
+        };
+        self.note(id, key, value);
+        Ok(())
+    }
+
+    /// A note on a pod, whoever writes it.
+    pub(crate) fn note(&mut self, id: PodId, key: &str, value: String) {
+        self.update_pod(id, |pod| drop(pod.metadata.annotations.insert(key.to_owned(), value)));
     }
 
     /// The status subresource, as the kubelet writes it.

@@ -83,7 +83,9 @@ impl Jobs {
             let stream = format!("{}/{}/{round}", workload.namespace, workload.name);
             self.rng.split(&stream, u64::from(i)).between(range.min, range.max)
         });
-        let facts = Facts { workload: index, round, runtime };
+        let startup = workload.startup.map(|range| (range.min, range.max));
+        let saves = workload.checkpoint.and_then(|checkpoint| checkpoint.takes);
+        let facts = Facts { workload: index, round, runtime, startup, saves };
         api.create_pod(now, objects::pod(workload, round, i), facts)
     }
 

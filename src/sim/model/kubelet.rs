@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_api::k8s::{Node, Pod};
+use muster_api::muster::annotations::{CHECKPOINT_REQUESTED, LAST_CHECKPOINT};
 use muster_core::io::Tick;
 
-use super::api::{Api, Notice, PodId};
+use super::api::{Api, Facts, Notice, PodId, timestamp};
 use super::machines::Machines;
-use super::objects::is_terminal;
+use super::objects::{is_terminal, time_on};
 use super::requests::{Amounts, amounts, pod_requests};
 use crate::faults::Faults;
 use crate::rng::Rng;
@@ -30,6 +31,7 @@ pub(crate) enum Timer {
     Finish { pod: PodId, epoch: u32 },
     Fail { pod: PodId, epoch: u32 },
     Kill { pod: PodId, epoch: u32 },
+    Save { pod: PodId, epoch: u32 },
 }
 
 impl Timer {
@@ -37,7 +39,8 @@ impl Timer {
         let (Self::Start { pod, epoch }
         | Self::Finish { pod, epoch }
         | Self::Fail { pod, epoch }
-        | Self::Kill { pod, epoch }) = self;
+        | Self::Kill { pod, epoch }
+        | Self::Save { pod, epoch }) = self;
         (pod, epoch)
     }
 }
@@ -51,6 +54,8 @@ pub(crate) struct Kubelets {
     /// Admitted pods; they hold what they ask for.
     admitted: BTreeSet<PodId>,
     ending: BTreeSet<PodId>,
+    /// Pods that were asked to save their work, and when.
+    asked: BTreeMap<PodId, i64>,
     /// Nodes whose kubelet is silent, and what it will do when it is back.
     silent: BTreeMap<String, Vec<Timer>>,
     /// GPUs, and who has them.
@@ -65,6 +70,7 @@ impl Kubelets {
             tracked: BTreeMap::new(),
             admitted: BTreeSet::new(),
             ending: BTreeSet::new(),
+            asked: BTreeMap::new(),
             silent: BTreeMap::new(),
             machines: Machines::new(rng),
         }
@@ -85,13 +91,14 @@ impl Kubelets {
         self.tracked.remove(&pod);
         self.admitted.remove(&pod);
         self.ending.remove(&pod);
+        self.asked.remove(&pod);
         self.machines.release(pod);
     }
 
     /// A watch tells the kubelets of a change; they answer with what they will do.
     pub(crate) fn observe(&mut self, now: Tick, notice: &Notice, api: &Api) -> Vec<(Tick, Timer)> {
         match notice {
-            Notice::Pod { id, object, deleted, .. } => {
+            Notice::Pod { id, facts, object, deleted, .. } => {
                 if *deleted || is_terminal(object) {
                     self.forget(*id);
                     return Vec::new();
@@ -102,8 +109,9 @@ impl Kubelets {
                 }
                 let mut timers = Vec::new();
                 if !self.tracked.contains_key(id) {
-                    timers.push(self.track(now, *id));
+                    timers.push(self.track(now, *id, facts));
                 }
+                timers.extend(self.save(now, *id, facts.saves, object));
                 timers.extend(self.end(now, *id, object));
                 timers
             }
@@ -118,7 +126,8 @@ impl Kubelets {
                 // A node that came back starts what is still bound to it anew.
                 let new: Vec<_> =
                     pods.into_iter().filter(|pod| !self.tracked.contains_key(pod)).collect();
-                let mut timers: Vec<_> = new.iter().map(|pod| self.track(now, *pod)).collect();
+                let start = |id: &PodId| Some(self.track(now, *id, &api.pod(*id)?.facts));
+                let mut timers: Vec<_> = new.iter().filter_map(start).collect();
                 for id in new {
                     if let Some(stored) = api.pod(id) {
                         timers.extend(self.end(now, id, &stored.object));
@@ -130,11 +139,27 @@ impl Kubelets {
         }
     }
 
-    fn track(&mut self, now: Tick, pod: PodId) -> (Tick, Timer) {
+    fn track(&mut self, now: Tick, pod: PodId, facts: &Facts) -> (Tick, Timer) {
         self.epoch += 1;
         self.tracked.insert(pod, self.epoch);
-        let startup = self.rng.split("startup", u64::from(pod.0)).between(STARTUP.0, STARTUP.1);
+        let (least, most) = facts.startup.unwrap_or(STARTUP);
+        let startup = self.rng.split("startup", u64::from(pod.0)).between(least, most);
         (now.after_micros(startup), Timer::Start { pod, epoch: self.epoch })
+    }
+
+    /// The pod was asked to save its work: some do, and say so.
+    fn save(
+        &mut self,
+        now: Tick,
+        pod: PodId,
+        takes: Option<Micros>,
+        object: &Pod,
+    ) -> Option<(Tick, Timer)> {
+        let asked = time_on(object, CHECKPOINT_REQUESTED)?;
+        let epoch = *self.tracked.get(&pod)?;
+        let known = self.asked.insert(pod, asked);
+        let new = known.is_none_or(|known| known < asked);
+        Some((now.after_micros(takes.filter(|_| new)?), Timer::Save { pod, epoch }))
     }
 
     /// The pod's deletion was asked for: it is ended within its grace.
@@ -194,6 +219,10 @@ impl Kubelets {
                     return Some((now.after_micros(after), Timer::Fail { pod, epoch }));
                 }
                 Some((now.after_micros(runtime?), Timer::Finish { pod, epoch }))
+            }
+            Timer::Save { .. } => {
+                api.note(pod, LAST_CHECKPOINT, timestamp(now).to_string());
+                None
             }
             Timer::Finish { .. } => {
                 api.set_phase(now, pod, "Succeeded");

@@ -1,10 +1,11 @@
 //! From scenario to objects: nodes and pods as the API server would hold them.
 
-use muster_api::k8s::{Node, ObjectMeta, OwnerReference, Pod};
-use muster_api::muster::{PodGroup, labels};
+use muster_api::k8s::{Node, ObjectMeta, OwnerReference, Pod, Time};
+use muster_api::muster::{PodGroup, annotations, labels};
 
 use super::api::PodId;
 use crate::scenario::{NodeGroup, Shape, Workload};
+use crate::time::SECOND;
 
 pub(crate) const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 const JOB_NAME_LABEL: &str = "batch.kubernetes.io/job-name";
@@ -46,6 +47,11 @@ pub(crate) fn is_ended_member(pod: &Pod) -> bool {
 /// Whether a pod runs and is ready.
 pub(crate) fn is_ready(pod: &Pod) -> bool {
     pod.status.conditions.iter().any(|c| c.kind == "Ready" && c.status == "True")
+}
+
+/// A time that an annotation says, in microseconds.
+pub(crate) fn time_on(pod: &Pod, name: &str) -> Option<i64> {
+    Time::parse(pod.metadata.annotations.get(name)?).ok().map(|time| time.0)
 }
 
 /// Node `index` of a group.
@@ -104,6 +110,10 @@ pub(crate) fn pod(workload: &Workload, round: u32, index: u32) -> Pod {
         };
         let rank = (index % count.max(1)).to_string();
         pod.metadata.labels.insert(labels::DEFAULT_RANK.to_owned(), rank);
+    }
+    if let Some(checkpoint) = &workload.checkpoint {
+        let wait = (checkpoint.wait / SECOND).to_string();
+        pod.metadata.annotations.insert(annotations::CHECKPOINT_BEFORE_EVICTION.to_owned(), wait);
     }
     let (api_version, kind) = match workload.shape {
         Shape::Pods { .. } => return pod,

@@ -144,7 +144,7 @@ impl Server {
         if pod.status.phase.is_empty() {
             "Pending".clone_into(&mut pod.status.phase);
         }
-        self.api.create_pod(self.now, pod, Facts { workload: 0, round: 0, runtime: None });
+        self.api.create_pod(self.now, pod, Facts::default());
         Ok(())
     }
 

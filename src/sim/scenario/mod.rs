@@ -25,7 +25,9 @@
 //!     parallelism: 2         # Job; replicas for Pod
 //!     completions: 4         # Job
 //!     runtime: {min: 5m, max: 20m}
+//!     startup: {min: 10s, max: 3m}   # images are pulled; else half a second to three
 //!     priority: 100
+//!     checkpoint: {wait: 2m, takes: 40s}  # saves its work before it is pushed out
 //!     requests: {cpu: 8, memory: 64Gi, nvidia.com/gpu: 1}
 //!     tolerations: [{key: gpu, operator: Exists}]
 //!     podGroup: {minMember: 2}   # its pods start together or not at all
@@ -67,7 +69,7 @@ pub use nodes::NodeGroup;
 pub(crate) use pods::SCHEDULER_NAME;
 pub use scheduler::{ReloadSpec, SchedulerSpec};
 pub use template::Template;
-pub use workloads::{Runtime, Shape, Workload};
+pub use workloads::{Checkpoint, Runtime, Shape, Workload};
 
 use muster_api::k8s::PriorityClass;
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use muster_api::k8s::Pod;
+use muster_api::muster::MAX_CHECKPOINT_SECONDS;
 
 use super::ScenarioError;
 use super::cursor::{Cursor, Fields};
@@ -11,7 +12,7 @@ use super::groups::GroupSpec;
 use super::nodes::check_dns;
 use super::pods::decode_template;
 use crate::limits::{MAX_DURATION, MAX_PODS};
-use crate::time::{MILLISECOND, Micros};
+use crate::time::{MILLISECOND, Micros, SECOND};
 
 /// Pods that are submitted together, once or again and again.
 #[derive(Clone, Debug)]
@@ -30,6 +31,10 @@ pub struct Workload {
     pub repeat: u32,
     /// How long a pod runs; `None` is for ever.
     pub runtime: Option<Runtime>,
+    /// How long it takes until a pod that is bound runs: pulling, mostly; `None`: a moment.
+    pub startup: Option<Runtime>,
+    /// Its pods want to save their work before they are pushed out.
+    pub checkpoint: Option<Checkpoint>,
     /// The pod group that is created with it, and whose members its pods are.
     pub pod_group: Option<GroupSpec>,
     /// What its pods look like; only name, UID and owner are still missing.
@@ -60,7 +65,16 @@ pub enum Shape {
     },
 }
 
-/// How long a pod runs: drawn evenly from this range.
+/// How a pod saves its work when it is asked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// How long it wants to be waited for.
+    pub wait: Micros,
+    /// How long it takes; `None` never says that it has.
+    pub takes: Option<Micros>,
+}
+
+/// How long a pod runs, or takes to start: drawn evenly from this range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Runtime {
     /// At least.
@@ -113,6 +127,8 @@ impl Workload {
             "tolerations",
             "podTemplate",
             "podGroup",
+            "checkpoint",
+            "startup",
         ])?;
         let name_at = fields.need("name", "e.g. train")?;
         let name = name_at.name()?.to_owned();
@@ -128,18 +144,32 @@ impl Workload {
         let shape = decode_shape(&fields)?;
         let (every, repeat) = decode_repeat(&fields)?;
         let runtime = fields.get("runtime").map(|r| decode_runtime(&r)).transpose()?;
+        let startup = fields.get("startup").map(|s| decode_runtime(&s)).transpose()?;
         if runtime.is_none() && matches!(shape, Shape::Job { .. }) {
             fields.need(
                 "runtime",
                 "how long each pod of the job runs, e.g. 10m or {min: 5m, max: 1h}",
             )?;
         }
+        let checkpoint = fields.get("checkpoint").map(|c| decode_checkpoint(&c)).transpose()?;
         let template = Arc::new(decode_template(&fields, &namespace)?);
         let at = fields.get("at").map_or(Ok(0), |a| a.duration(0))?;
         let group = fields.get("podGroup");
         let pod_group =
             group.map(|group| GroupSpec::decode(&group, &name, repeat, &template)).transpose()?;
-        Ok(Self { name, namespace, shape, at, every, repeat, runtime, pod_group, template })
+        Ok(Self {
+            name,
+            namespace,
+            shape,
+            at,
+            every,
+            repeat,
+            runtime,
+            startup,
+            checkpoint,
+            pod_group,
+            template,
+        })
     }
 }
 
@@ -213,6 +243,18 @@ fn decode_runtime(at: &Cursor<'_>) -> Result<Runtime, ScenarioError> {
     }
     let exact = at.duration(MILLISECOND)?;
     Ok(Runtime { min: exact, max: exact })
+}
+
+fn decode_checkpoint(at: &Cursor<'_>) -> Result<Checkpoint, ScenarioError> {
+    let fields = at.fields(&["wait", "takes"])?;
+    let wait_at = fields.need("wait", "how long pods want to be waited for, e.g. 1m")?;
+    let wait = wait_at.duration(SECOND)?;
+    if wait % SECOND != 0 || wait > MAX_CHECKPOINT_SECONDS * SECOND {
+        let most = MAX_CHECKPOINT_SECONDS;
+        return Err(wait_at.error(format!("must be whole seconds, {most}s at most")));
+    }
+    let takes = fields.get("takes").map(|t| t.duration(0)).transpose()?;
+    Ok(Checkpoint { wait, takes })
 }
 
 /// Pods of different workloads never have the same name.

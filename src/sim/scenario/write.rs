@@ -111,6 +111,15 @@ fn workload(workload: &Workload) -> Value {
     if let Some(runtime) = workload.runtime {
         written["runtime"] = json!({"min": duration(runtime.min), "max": duration(runtime.max)});
     }
+    if let Some(startup) = workload.startup {
+        written["startup"] = json!({"min": duration(startup.min), "max": duration(startup.max)});
+    }
+    if let Some(checkpoint) = &workload.checkpoint {
+        written["checkpoint"] = json!({"wait": duration(checkpoint.wait)});
+        if let Some(takes) = checkpoint.takes {
+            written["checkpoint"]["takes"] = json!(duration(takes));
+        }
+    }
     if let Some(group) = &workload.pod_group {
         written["podGroup"] = pod_group(group);
     }

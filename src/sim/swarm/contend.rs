@@ -11,10 +11,10 @@ use muster_api::k8s::{Quantity, ResourceList};
 use muster_api::muster::PodGroupSpec;
 
 use super::draw::Draw;
-use super::pods::template;
+use super::pods::{checkpoint, template};
 use crate::model::budget::{Amount, Budget};
 use crate::scenario::{GroupSpec, NodeGroup, Runtime, Shape, Workload};
-use crate::time::{Micros, SECOND};
+use crate::time::{MILLISECOND, Micros, SECOND};
 
 /// Worlds in which gangs contend, in a hundred.
 pub(super) const WORLDS: i64 = 20;
@@ -99,6 +99,8 @@ fn workload(
         every: 0,
         repeat: 1,
         runtime: None,
+        startup: None,
+        checkpoint: checkpoint(&pod, Micros::from(size) * 4 * MILLISECOND),
         pod_group: gang.then_some(GroupSpec { spec, after: 0 }),
         template: Arc::new(pod),
     }

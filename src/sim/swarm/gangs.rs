@@ -10,7 +10,7 @@ use muster_api::k8s::LabelSelector;
 use muster_api::muster::{HalfBound, PodGroupSpec, Role, labels};
 
 use super::draw::Draw;
-use super::pods::{requests, template};
+use super::pods::{checkpoint, requests, template};
 use crate::scenario::{Action, ClusterEvent, GroupSpec, Runtime, Shape, Workload};
 use crate::time::{MILLISECOND, Micros, SECOND};
 
@@ -95,6 +95,8 @@ fn rivals(draw: &mut Draw, span: Micros, workloads: &mut Vec<Workload>) {
             every: 0,
             repeat: 1,
             runtime: finite.then_some(Runtime { min: runtime, max: runtime }),
+            startup: None,
+            checkpoint: checkpoint(&pod, runtime),
             pod_group: None,
             template: Arc::new(pod),
         };
@@ -170,6 +172,8 @@ fn roles(draw: &mut Draw, index: usize, workloads: &mut Vec<Workload>) {
         every: 0,
         repeat: 1,
         runtime,
+        startup: None,
+        checkpoint: None,
         pod_group: None,
         template: Arc::new(pod),
     });

@@ -9,7 +9,7 @@ use muster_api::k8s::{
 };
 
 use super::draw::{Draw, TAINT};
-use crate::scenario::{Runtime, SCHEDULER_NAME, Shape, Workload};
+use crate::scenario::{Checkpoint, Runtime, SCHEDULER_NAME, Shape, Workload};
 use crate::time::{MILLISECOND, Micros, SECOND};
 
 /// Most pods of a world, before replacements.
@@ -71,11 +71,22 @@ pub(super) fn draw(draw: &mut Draw, span: Micros, ranked: bool) -> Vec<Workload>
             every: 0,
             repeat: 1,
             runtime: (!forever).then_some(Runtime { min: runtime, max: runtime }),
+            startup: None,
+            checkpoint: checkpoint(&template, runtime),
             pod_group: None,
             template: Arc::new(template),
         });
     }
     all
+}
+
+/// Some want to be asked before they are pushed out; some of those answer. Drawn from what is
+/// drawn anyway, so that worlds stay what they were.
+pub(super) fn checkpoint(template: &Pod, runtime: Micros) -> Option<Checkpoint> {
+    let wants = template.spec.priority.is_some_and(|p| p <= 0) && runtime / MILLISECOND % 8 == 0;
+    let takes = runtime / MILLISECOND % 16 == 0;
+    let (wait, takes) = (20 * SECOND, takes.then_some(runtime / 4));
+    wants.then_some(Checkpoint { wait, takes })
 }
 
 pub(super) fn requests(draw: &mut Draw, large: bool) -> ResourceList {

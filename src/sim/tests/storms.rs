@@ -1,7 +1,7 @@
 //! Storms: more that wants room than there is, victims that come back at once, zones that
 //! fail. Evictions stay within what policies allow, and the cluster comes to rest.
 //!
-//! `MUSTER_LONG=1` runs the first at its full size: 1,000 nodes and 10,000 pods that wait.
+//! `MUSTER_LONG=1` runs the large ones at their full size: 1,000 nodes and 10,000 pods that wait.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -42,10 +42,26 @@ fn settle(yaml: &str) -> (Scenario, Outcome) {
     (scenario, outcome)
 }
 
+/// So many nodes of 10 CPUs, and evictions a minute: in the long form 1,000 and 2,000.
+fn size() -> (usize, usize) {
+    if number("MUSTER_LONG", 0) > 0 { (1_000, 2_000) } else { (40, 100) }
+}
+
+/// Evictions stay within a bucket, whenever one looks, and nobody goes twice for the same pod.
+fn is_calm(outcome: &Outcome, rate: usize) {
+    let evictions = &outcome.record.evictions;
+    // Plans are charged when they begin; a second more or less until their victims go.
+    let most = busiest(evictions, 60);
+    assert!(most <= 2 * rate + rate / 20, "a full bucket and a minute's worth: {most}");
+    assert!(busiest(evictions, 1) <= rate + rate / 30, "{}", busiest(evictions, 1));
+    let twice: BTreeSet<(&str, &str)> =
+        evictions.iter().map(|one| (one.victim.as_str(), &*one.preemptor)).collect();
+    assert_eq!(twice.len(), evictions.len(), "nobody goes twice for the same pod");
+}
+
 #[test]
 fn ten_thousand_urgent_pods_on_a_full_cluster_stay_within_the_bucket() {
-    let long = number("MUSTER_LONG", 0) > 0;
-    let (nodes, rate) = if long { (1_000, 2_000) } else { (40, 100) };
+    let (nodes, rate) = size();
     let pods = nodes * 10;
     // Victims are made anew at once, and start within a second or three.
     let yaml = format!(
@@ -61,18 +77,11 @@ fn ten_thousand_urgent_pods_on_a_full_cluster_stay_within_the_bucket() {
     assert_eq!(running(&scenario, &outcome, "high"), pods);
     let evictions = &outcome.record.evictions;
     assert_eq!(evictions.len(), pods, "as many go as are needed");
-    let most = busiest(evictions, 60);
-    // Plans are charged when they begin; a second more or less until their victims go.
-    let slack = rate / 20;
-    assert!(most <= 2 * rate + slack, "a full bucket and a minute's worth: {most}");
-    assert!(busiest(evictions, 1) <= rate + rate / 30, "{}", busiest(evictions, 1));
+    is_calm(&outcome, rate);
     let (first, last) = (&evictions[0], &evictions[pods - 1]);
     let took = last.at.secs() - first.at.secs();
     let least = i64::try_from((pods - rate) * 60 / rate).unwrap();
     assert!((least - 2..least + 120).contains(&took), "{took}s, {least}s by the bucket");
-    let twice: BTreeSet<(&str, &str)> =
-        evictions.iter().map(|one| (one.victim.as_str(), &*one.preemptor)).collect();
-    assert_eq!(twice.len(), evictions.len(), "nobody goes twice for the same pod");
 }
 
 #[test]
@@ -193,4 +202,90 @@ fn a_cold_start_is_paced() {
     assert!(starting <= 3, "{starting}");
     let (_, binds) = run(", pacing: {bindsPerSecond: 20}");
     assert!(binds <= 40 + 16, "a second's worth, what fills it, and a gang: {binds}");
+}
+
+#[test]
+fn a_zone_outage_under_load_settles() {
+    // A third of all nodes falls silent for a quarter of an hour while urgent work waits: what
+    // ran there comes back elsewhere, and wants room too.
+    let (nodes, rate) = size();
+    let (zone, high) = (nodes / 3, nodes * 5);
+    let lost: Vec<String> = (0..zone * 3 / 4).map(|i| format!("a{i}")).collect();
+    let lost = lost.join(", ");
+    let (low, rest) = (nodes * 10, nodes - zone);
+    let yaml = format!(
+        "nodes:\n\
+         - {{name: 'a{{i}}', count: {zone}, zone: a, allocatable: {{cpu: 10, memory: 100Gi}}}}\n\
+         - {{name: 'b{{i}}', count: {rest}, zone: b, allocatable: {{cpu: 10, memory: 100Gi}}}}\n\
+         workloads:\n\
+         - {{name: low, kind: ReplicaSet, replicas: {low}, requests: {{cpu: 1}}}}\n\
+         - {{name: high, kind: ReplicaSet, replicas: {high}, at: 4m, priority: 100, \
+            requests: {{cpu: 1}}}}\n\
+         events:\n\
+         - {{at: 0s, policy: {{name: calm, spec: {{priority: 1, preemption: \
+            {{victimsPerMinute: {rate}, unhealthyZonePercent: 55}}}}}}}}\n\
+         - {{at: 3m, notReady: [{lost}]}}\n\
+         - {{at: 18m, ready: [{lost}]}}\n"
+    );
+    let (scenario, outcome) = settle(&yaml);
+    assert_eq!(running(&scenario, &outcome, "high"), high);
+    assert_eq!(running(&scenario, &outcome, "low"), low - high);
+    is_calm(&outcome, rate);
+    let start = outcome_start(&outcome);
+    let outage = |one: &&Evicted| (180..1_080).contains(&(one.at.secs() - start));
+    let during = || outcome.record.evictions.iter().filter(outage);
+    assert!(during().count() > 0, "urgent work finds room in the other zone");
+    // The zone counts as failing when the taints are there, moments after the nodes fell silent.
+    let there = during().filter(|one| one.node.starts_with('a')).count();
+    let may = if zone > 50 { 900 / 100 + 1 } else { 0 };
+    assert!(there <= may, "one in 100 seconds in a large zone that fails, else nobody: {there}");
+    // The first time each urgent pod makes room; once more where it was lost with a node.
+    assert!(
+        outcome.record.evictions.len() <= high + zone * 10,
+        "{}",
+        outcome.record.evictions.len()
+    );
+}
+
+#[test]
+fn a_pool_that_takes_minutes_to_come_saves_most_victims() {
+    // Ten urgent gangs and as many pods; a pool for half of them comes after three minutes.
+    let (nodes, rate) = size();
+    let (each, pods) = (nodes / 4, nodes * 10 / 4);
+    let mut yaml = format!(
+        "nodes: [{{name: 'n{{i}}', count: {nodes}, allocatable: {{cpu: 10, memory: 100Gi}}}}]\n\
+         workloads:\n\
+         - {{name: low, kind: ReplicaSet, replicas: {}, requests: {{cpu: 1}}}}\n\
+         - {{name: alone, kind: Pod, replicas: {pods}, at: 1m, priority: 100, \
+            requests: {{cpu: 1}}}}\n",
+        nodes * 10
+    );
+    for i in 0..10 {
+        let _ = writeln!(
+            yaml,
+            "- {{name: gang{i}, kind: StatefulSet, replicas: {each}, at: 1m, priority: 100, \
+             requests: {{cpu: 1}}, podGroup: {{minMember: {each}}}}}"
+        );
+    }
+    let new = nodes / 4;
+    let _ = write!(
+        yaml,
+        "events:\n\
+         - {{at: 0s, policy: {{name: calm, spec: {{priority: 1, preemption: \
+            {{victimsPerMinute: {rate}, delaySeconds: 300}}}}}}}}\n\
+         - {{at: 4m, add: {{name: 'new{{i}}', count: {new}, \
+            allocatable: {{cpu: 10, memory: 100Gi}}}}}}\n"
+    );
+    let (scenario, outcome) = settle(&yaml);
+    assert_eq!(running(&scenario, &outcome, "alone"), pods);
+    for i in 0..10 {
+        assert_eq!(running(&scenario, &outcome, &format!("gang{i}")), each, "gang{i}");
+    }
+    is_calm(&outcome, rate);
+    let evictions = &outcome.record.evictions;
+    let start = outcome_start(&outcome);
+    let first = evictions.first().map_or(0, |one| one.at.secs() - start);
+    assert!(first >= 60 + 300, "nobody goes before the delay is over: {first}s");
+    let needed = pods + 10 * each - new * 10;
+    assert_eq!(evictions.len(), needed, "as many go as find no room in the pool");
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use muster_api::k8s;
+use muster_api::muster::annotations;
 
 use super::gangs::Gangs;
 use super::mix::{Act, Mix};
@@ -12,8 +13,8 @@ use super::reloads::Reloads;
 use crate::audit::{Audit, Audited, PointLog, Violation, Witness};
 use crate::framework::Profile;
 use crate::io::{
-    Change, Effect, Eviction, ExtenderCall, Input, Kind, Object, ObjectKey, PodRef, Reply, Request,
-    StatusPatch, Tick, Token, WriteError,
+    Change, Effect, Eviction, ExtenderCall, Input, Kind, Object, ObjectKey, PodRef, Removal, Reply,
+    Request, StatusPatch, Tick, Token, WriteError,
 };
 use crate::testing::{NodeExt as _, PodExt as _, node, pod, resources};
 use crate::{Backoff, Config, Core};
@@ -70,7 +71,7 @@ pub(super) struct Driver {
     /// What extenders were asked.
     pub(super) asked: Vec<(Token, PodRef, ExtenderCall)>,
     /// Evictions that were asked for, dry ones among them.
-    evictions: Vec<(Token, PodRef, bool)>,
+    evictions: Vec<(Token, PodRef, Removal)>,
     /// Budgets over pods by their label `app`.
     budgets: BTreeMap<&'static str, Budget>,
     /// Pods and plugins of which one is at Permit.
@@ -184,7 +185,7 @@ impl Driver {
                     self.binds.push((pod, node.to_string(), attempt));
                 }
                 Effect::Call { token, request: Request::Evict { victim, how }, .. } => {
-                    self.evictions.push((token, victim, how.is_dry_run()));
+                    self.evictions.push((token, victim, how));
                 }
                 Effect::Call { token, pod, request: Request::Extender { call, .. }, .. } => {
                     self.asked.push((token, pod, call));
@@ -284,6 +285,11 @@ impl Driver {
         if rng.one_in(10) {
             wire.spec.preemption_policy = Some("Never".into());
         }
+        // No draw of its own: histories stay what they were.
+        if self.version.is_multiple_of(4) {
+            let wait = annotations::CHECKPOINT_BEFORE_EVICTION.to_owned();
+            wire.metadata.annotations.insert(wait, (self.version % 9 + 1).to_string());
+        }
         self.gangs.join(&mut wire);
         self.policies.own(&mut wire);
         self.pods.insert(name.to_owned(), wire);
@@ -322,13 +328,13 @@ impl Driver {
             return;
         }
         let at = self.rng.below(self.evictions.len() as u64) as usize;
-        let (token, victim, dry_run) = self.evictions.remove(at);
+        let (token, victim, how) = self.evictions.remove(at);
         let roll = self.rng.below(12);
         let mut eviction = match roll {
             0 => Eviction::Unavailable("not there".into()),
             1 => Eviction::Refused("just spent".into()),
             2 if self.rng.one_in(4) => Eviction::Failed("denied".into()),
-            _ => self.serve_eviction(&victim, dry_run),
+            _ => self.serve_eviction(&victim, how),
         };
         if roll == 3 && eviction == Eviction::Accepted {
             eviction = Eviction::Unavailable("lost on the way back".into());
@@ -336,10 +342,13 @@ impl Driver {
         self.core.apply(self.now, Input::Reply { token, reply: Reply::Evicted(eviction) });
     }
 
-    fn serve_eviction(&mut self, victim: &PodRef, dry_run: bool) -> Eviction {
+    fn serve_eviction(&mut self, victim: &PodRef, how: Removal) -> Eviction {
         let Some(pod) = self.pods.get(&*victim.name) else { return Eviction::Gone };
         if *pod.metadata.uid != *victim.uid {
             return Eviction::Gone;
+        }
+        if let Removal::Checkpoint { asked } = how {
+            return self.asked_to_save(&victim.name.clone(), asked);
         }
         let app = pod.metadata.labels.get("app").map_or("", String::as_str);
         let guarded = pod.status.phase == "Running" && pod.metadata.deletion_timestamp.is_none();
@@ -348,16 +357,32 @@ impl Driver {
             if budget.allowed <= 0 {
                 return Eviction::Refused("spent".into());
             }
-            if !dry_run {
+            if how.removes() {
                 budget.allowed -= 1;
                 budget.disrupted.push(victim.name.to_string());
                 self.publish_budget(app);
             }
         }
-        if !dry_run && let Some(pod) = self.pods.get_mut(&*victim.name) {
+        if how.removes()
+            && let Some(pod) = self.pods.get_mut(&*victim.name)
+        {
             pod.metadata.deletion_timestamp = Some(k8s::Time(0));
             self.publish(&victim.name.clone());
         }
+        Eviction::Accepted
+    }
+
+    /// The note is on the pod; every other answers at once.
+    fn asked_to_save(&mut self, name: &str, asked: Tick) -> Eviction {
+        let answers = self.version.is_multiple_of(2);
+        let Some(pod) = self.pods.get_mut(name) else { return Eviction::Gone };
+        let note = k8s::Time(asked.0).to_string();
+        let notes = &mut pod.metadata.annotations;
+        if answers {
+            notes.insert(annotations::LAST_CHECKPOINT.to_owned(), note.clone());
+        }
+        notes.insert(annotations::CHECKPOINT_REQUESTED.to_owned(), note);
+        self.publish(name);
         Eviction::Accepted
     }
 

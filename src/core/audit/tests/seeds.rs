@@ -20,6 +20,7 @@ const UNSEEN: &[Bug] = &[
     Bug::RateIgnored,
     Bug::DelayIgnored,
     Bug::SimulateIgnored,
+    Bug::CheckpointSkipped,
 ];
 
 #[allow(clippy::disallowed_methods, reason = "how long a test runs is up to whoever runs it")]

@@ -191,6 +191,7 @@ impl Harness {
             }
             Effect::Call { token, request: Request::Evict { victim, how }, .. } => {
                 let what = match how {
+                    Removal::Checkpoint { .. } => "checkpoint",
                     Removal::DryRun => "ask",
                     Removal::Evict => "evict",
                     Removal::Delete => "delete",

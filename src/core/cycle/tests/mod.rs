@@ -1,6 +1,7 @@
 mod approval;
 mod away;
 mod binding;
+mod checkpoint;
 mod choosy;
 mod custom;
 mod exclusive;

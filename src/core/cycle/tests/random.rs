@@ -423,7 +423,7 @@ impl World {
             }
             Effect::Call { token, request, .. } => {
                 let victim = match request {
-                    Request::Evict { victim, how } => Some((victim.clone(), !how.is_dry_run())),
+                    Request::Evict { victim, how } => Some((victim.clone(), how.removes())),
                     _ => None,
                 };
                 self.calls.insert(*token, victim);
