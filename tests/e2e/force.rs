@@ -34,7 +34,6 @@ async fn where_it_is_allowed_a_victim_is_deleted_against_its_budget() -> Result<
     let builder = ControlPlane::builder().controllers(&["disruption-controller"]);
     let cluster = Cluster::start(builder.kwok(true).audit_log(true)).await?;
     cluster.priority_class("high", 1_000, "PreemptLowerPriority").await?;
-    allow_deletion(&cluster).await?;
     create_nodes(&cluster.admin, 1, |_| node("node-000", "1", "16Gi", 110)).await?;
     let mut low = pod("low", &json!({"nodeName": "node-000"}));
     // Kept for a look at it.
@@ -65,10 +64,38 @@ async fn where_it_is_allowed_a_victim_is_deleted_against_its_budget() -> Result<
         }],
     });
     std::fs::write(&file, config.to_string())?;
-    let muster = cluster.muster("muster", &["--config", &file.display().to_string()])?;
+    let config = file.display().to_string();
+    let powerless = cluster.muster("powerless", &["--config", &config])?;
     cluster.create(&pod("high", &json!({"priorityClassName": "high"}))).await?;
+    let told = lacks_the_right(&cluster).await;
+    told.with_context(|| powerless.log_tail(4_000))?;
+    powerless.kill()?;
+    allow_deletion(&cluster).await?;
+    let muster = cluster.muster("muster", &["--config", &config])?;
     let played = play(&cluster).await;
     played.with_context(|| muster.log_tail(4_000))
+}
+
+/// Without the right the pod says what is missing, and nothing is written on the victim.
+async fn lacks_the_right(cluster: &Cluster) -> Result<()> {
+    let last = std::sync::Mutex::new(String::new());
+    let said = eventually("told which right is missing", SOON, || async {
+        let high = cluster.list::<Value>(PODS).await?;
+        let high = high.iter().find(|p| p["metadata"]["name"] == "high").context("no high")?;
+        let words = crate::gang::scheduled(high);
+        let told =
+            words.contains("default/low, which was refused") && words.contains("rbac.deletePods");
+        *last.lock().unwrap() = words;
+        Ok(told)
+    })
+    .await;
+    said.with_context(|| last.lock().unwrap().clone())?;
+    let pods: Api<Pod> = Api::default_namespaced(cluster.admin.clone());
+    let low = pods.get("low").await?;
+    ensure!(low.metadata.deletion_timestamp.is_none(), "it goes");
+    let conditions = low.status.and_then(|s| s.conditions).unwrap_or_default();
+    ensure!(conditions.iter().all(|c| c.type_ != "DisruptionTarget"), "{conditions:?}");
+    Ok(())
 }
 
 /// The verb that the role has only where budgets may be broken.

@@ -7,6 +7,7 @@
 
 mod approval;
 mod budgets;
+mod checkpoint;
 mod custom_plugin;
 mod elect;
 mod examples;
@@ -26,6 +27,7 @@ mod points;
 mod policies;
 mod quickstart;
 mod reload;
+mod restraint;
 mod serve;
 mod several;
 mod support;

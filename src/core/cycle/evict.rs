@@ -259,7 +259,7 @@ impl Core {
             Step::Evict => Removal::Evict,
         };
         let cluster = &self.cluster;
-        let mut told: Vec<PodId> = Vec::new();
+        let (mut told, mut asking): (Vec<PodId>, Vec<PodId>) = (Vec::new(), Vec::new());
         let stays = |victim: &Victim| {
             let pod = cluster.pod(victim.id).filter(|p| p.key.uid == victim.key.uid);
             let on = pod.and_then(|p| p.stage.node());
@@ -283,6 +283,7 @@ impl Core {
                     continue;
                 }
                 victim.asked = Some(asked);
+                asking.push(victim.id);
             }
             let counted = how == Removal::Evict;
             let budgets = if counted { budget_names(cluster, victim.id) } else { Vec::new() };
@@ -310,6 +311,14 @@ impl Core {
         }
         for victim in told {
             self.cluster.note_eviction(victim);
+        }
+        if let Removal::Checkpoint { asked } = how {
+            // Who else needs the same pod to go need not ask it too.
+            for victim in asking {
+                if let Some(record) = self.cluster.pod_mut(victim) {
+                    record.checkpoint_asked = Some(asked);
+                }
+            }
         }
     }
 
@@ -353,8 +362,12 @@ impl Core {
         let (id, key, node) = (victim.id, victim.key.clone(), Arc::clone(&victim.node));
         let unknown = matches!(eviction, Eviction::Unavailable(_));
         victim.doubtful = unknown && step == Step::Evict;
-        if unknown {
+        if step == Step::Save && *eviction != Eviction::Accepted {
+            // Whether the note is on it nobody knows: it is asked anew.
             victim.asked = None;
+            if let Some(record) = self.cluster.pod_mut(id) {
+                record.checkpoint_asked = None;
+            }
         }
         let cause = match eviction {
             Eviction::Accepted | Eviction::Gone => None,

@@ -11,6 +11,7 @@ use super::Core;
 use crate::cluster::News;
 use crate::framework::{Actions, ClusterEvent, Resource, Subject};
 use crate::io::{Kind, Object, Tick};
+use crate::model::PodId;
 use crate::numa::Machine;
 
 impl Core {
@@ -19,8 +20,10 @@ impl Core {
         let (kind, name) = (object.kind(), &object.metadata().name);
         let seen = self.relists[kind as usize];
         let (before, domains) = (self.machine(name), self.domains());
+        let listed = self.listed(name);
         match self.cluster.set_node_topology(now, object, seen) {
             Ok(news) => {
+                self.left_out(now, name, &listed);
                 self.node_news(now, name, news, before);
                 self.domains_since(now, domains);
             }
@@ -63,6 +66,28 @@ impl Core {
     pub(super) fn sweep_node_reports(&mut self, now: Tick, kind: Kind) {
         for name in self.cluster.stale_node_topologies(kind, self.relists[kind as usize]) {
             self.node_report_gone(now, kind, &name);
+        }
+    }
+
+    /// Pods on a node that its agent has seen.
+    fn listed(&self, name: &str) -> Vec<PodId> {
+        let Some(node) = self.cluster.node_by_name(name) else { return Vec::new() };
+        let view = self.cluster.view(node);
+        let Some(topology) = view.topology() else { return Vec::new() };
+        let seen = |id: &PodId| {
+            self.cluster.pod(*id).is_some_and(|pod| topology.pod_at(&pod.key.uid).is_some())
+        };
+        view.info().pods.iter().copied().filter(seen).collect()
+    }
+
+    /// Pods that the agent saw before and sees no more have ended, most likely: they are missed from
+    /// now on, however long ago they were bound.
+    fn left_out(&mut self, now: Tick, name: &str, listed: &[PodId]) {
+        let still = self.listed(name);
+        for id in listed.iter().filter(|id| !still.contains(id)) {
+            if let Some(pod) = self.cluster.pod_mut(*id).filter(|pod| pod.bound.is_some()) {
+                pod.bound = Some(now);
+            }
         }
     }
 

@@ -289,3 +289,95 @@ fn a_pool_that_takes_minutes_to_come_saves_most_victims() {
     let needed = pods + 10 * each - new * 10;
     assert_eq!(evictions.len(), needed, "as many go as find no room in the pool");
 }
+
+#[test]
+fn images_that_are_pulled_for_minutes_set_off_no_cascade() {
+    // A cold cluster, and more work than it holds, of three priorities, the least first. Whoever
+    // is pushed out while it still pulls has pulled in vain, and comes back to pull again.
+    let (nodes, rate) = size();
+    let each = nodes * 5;
+    let cold = |policy: &str| {
+        let mut yaml = format!(
+            "nodes: [{{name: 'n{{i}}', count: {nodes}, allocatable: {{cpu: 10, memory: 100Gi}}}}]\n\
+             workloads:\n"
+        );
+        for (i, name) in ["low", "mid", "high"].into_iter().enumerate() {
+            let (at, priority) = (i * 60, i * 100);
+            let _ = writeln!(
+                yaml,
+                "- {{name: {name}, kind: ReplicaSet, replicas: {each}, at: {at}s, \
+                 priority: {priority}, startup: {{min: 1m, max: 5m}}, requests: {{cpu: 1}}}}"
+            );
+        }
+        let _ = write!(
+            yaml,
+            "events:\n\
+             - {{at: 0s, policy: {{name: calm, spec: {{priority: 1{policy}}}}}}}\n"
+        );
+        let (scenario, outcome) = settle(&yaml);
+        let count = |name: &str| running(&scenario, &outcome, name);
+        assert_eq!((count("high"), count("mid"), count("low")), (each, each, 0), "{policy}");
+        // How many were pushed out before they ran.
+        let started: BTreeSet<String> = outcome
+            .record
+            .pods
+            .iter()
+            .filter(|pod| pod.started.is_some())
+            .map(|pod| format!("{}/{}", pod.namespace, pod.name))
+            .collect();
+        let evictions = &outcome.record.evictions;
+        let vain = evictions.iter().filter(|one| !started.contains(&one.victim)).count();
+        (outcome, vain)
+    };
+    let (free, vain) = cold("");
+    assert!(vain > 0, "without a policy pods go before they have started");
+    assert_eq!(free.record.evictions.len(), each);
+    let policy = format!(
+        ", preemption: {{victimsPerMinute: {rate}, minRuntimeSeconds: 120}}, \
+         pacing: {{startingPodsPerNode: 5}}"
+    );
+    let (outcome, vain) = cold(&policy);
+    is_calm(&outcome, rate);
+    assert_eq!(vain, 0, "whoever goes has run");
+    assert_eq!(outcome.record.evictions.len(), each, "one goes for each that comes");
+}
+
+#[test]
+fn victims_save_their_work_before_they_go_whoever_leads() {
+    let world = |faults: &str| {
+        let yaml = format!(
+            "nodes: [{{name: 'n{{i}}', count: 4, allocatable: {{cpu: 4, memory: 16Gi}}}}]\n\
+             workloads:\n\
+             - {{name: answers, kind: Pod, replicas: 8, requests: {{cpu: 1}}, \
+                checkpoint: {{wait: 2m, takes: 20s}}}}\n\
+             - {{name: silent, kind: Pod, replicas: 8, requests: {{cpu: 1}}, \
+                checkpoint: {{wait: 50s}}}}\n\
+             - {{name: gang, kind: StatefulSet, replicas: 8, at: 3m, priority: 100, \
+                requests: {{cpu: 1}}, podGroup: {{minMember: 8}}}}\n\
+             - {{name: alone, kind: Pod, replicas: 8, at: 3m, priority: 100, \
+                requests: {{cpu: 1}}}}\n{faults}"
+        );
+        let scenario = parse(&yaml);
+        let outcome = run(&scenario, None);
+        assert!(outcome.verdict.violations.is_empty(), "{:?}", outcome.verdict.violations);
+        for name in ["gang", "alone"] {
+            assert_eq!(running(&scenario, &outcome, name), 8, "{name} {faults}");
+        }
+        let evictions = &outcome.record.evictions;
+        assert_eq!(evictions.len(), 16, "{faults}");
+        let start = outcome_start(&outcome) + 180;
+        for one in evictions {
+            let (after, answers) = (one.at.secs() - start, one.victim.contains("answers"));
+            let least = if answers { 19 } else { 49 };
+            assert!(after >= least, "{} went after {after}s {faults}", one.victim);
+            assert!(after <= 180, "{} went after {after}s {faults}", one.victim);
+        }
+        assert_eq!(outcome.faults.asked_to_save, 16, "each is asked once {faults}");
+    };
+    world("");
+    // The process dies while they save their work; the next one asks nobody again.
+    world("faults: {until: 4m, events: [{at: 190s, kill: 0, back: 5s}]}\n");
+    world(
+        "faults: {until: 5m, events: [{at: 181s, kill: 0, back: 1s}, {at: 215s, kill: 0, back: 9s}]}\n",
+    );
+}

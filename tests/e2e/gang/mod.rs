@@ -113,7 +113,7 @@ async fn planned(cluster: &Cluster, gang: &str) -> Result<BTreeSet<String>> {
 }
 
 /// The condition PodScheduled, `Reason: message`.
-fn scheduled(pod: &Value) -> String {
+pub(crate) fn scheduled(pod: &Value) -> String {
     let conditions = pod["status"]["conditions"].as_array();
     let found = conditions.into_iter().flatten().find(|c| c["type"] == "PodScheduled");
     let text = |field: &str| found.map(|c| c[field].as_str().unwrap_or_default().to_owned());

@@ -1,8 +1,9 @@
 //! Gangs that push out gangs, with the real disruption controller.
 //!
 //! Gangs of low priority fill all nodes; half of them have budgets, some have more members
-//! than they need. Gangs of high priority arrive. As many run as can, no budget is ever
-//! exceeded as the API shows it, and every gang is whole or gone.
+//! than they need. Gangs of three higher priorities arrive in any order, half of them with
+//! budgets too. As many run as can, and of them the most important; no budget is ever exceeded
+//! as the API shows it, and every gang is whole or gone.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,6 +25,28 @@ const SIZE: usize = 4;
 const LIMIT: Duration = Duration::from_secs(300);
 /// Nothing has moved for so long: nothing will.
 const CALM: Duration = Duration::from_secs(12);
+
+/// Classes of gangs that push out others, the most important first.
+const CLASSES: [(&str, i32); 3] = [("highest", 3_000), ("higher", 2_000), ("high", 1_000)];
+
+/// A gang that pushes out others.
+struct High {
+    name: String,
+    /// Its class, by position.
+    class: usize,
+    has_budget: bool,
+}
+
+impl High {
+    /// The gangs of a run in the order in which they come: drawn by a seed.
+    fn draw(run: usize, many: usize) -> Vec<Self> {
+        let one = |number: usize| {
+            let class = (run * 5 + number * 7 + number / 2) % CLASSES.len();
+            Self { name: format!("high-{number:03}"), class, has_budget: number % 2 == 1 }
+        };
+        (0..many).map(one).collect()
+    }
+}
 
 /// A gang of low priority.
 struct Low {
@@ -59,11 +82,13 @@ async fn gangs_push_out_gangs_and_break_no_budget() -> Result<()> {
 }
 
 async fn play(run: usize) -> Result<()> {
-    let (few, many) = (form(8, 100), form(3, 100));
+    let (few, many) = (form(8, 100), form(6, 100));
     let builder = ControlPlane::builder().controllers(&["disruption-controller"]);
     let cluster = Cluster::start(builder.kwok(true)).await?;
     install(&cluster).await?;
-    cluster.priority_class("high", 1_000, "PreemptLowerPriority").await?;
+    for (class, value) in CLASSES {
+        cluster.priority_class(class, value, "PreemptLowerPriority").await?;
+    }
     cluster.nodes(few).await?;
     let muster = cluster.muster("muster", &["--leader-elect=false", "-v", "2"])?;
     let lows: Vec<Low> = (0..few).map(|number| Low::draw(run, number)).collect();
@@ -71,9 +96,13 @@ async fn play(run: usize) -> Result<()> {
         fill(&cluster, &lows).await.context("low gangs")?;
         let minima = lows.iter().filter_map(|low| Some((low.name.clone(), low.stay?)));
         let healthy = Healthy::watch(&cluster.admin, minima.collect());
-        let highs: Vec<String> = (0..many).map(|number| format!("high-{number:03}")).collect();
-        for name in &highs {
-            gang(&cluster, name, SIZE, "high").await?;
+        let highs = High::draw(run, many);
+        for high in &highs {
+            if high.has_budget {
+                // All may go; but one after the other, as the controller counts them.
+                budget(&cluster, &high.name, 0).await?;
+            }
+            gang(&cluster, &high.name, SIZE, CLASSES[high.class].0).await?;
         }
         let can = (lows.iter().map(Low::gives).sum::<usize>() / SIZE).min(many);
         settled(&cluster, &highs, can).await?;
@@ -113,14 +142,7 @@ async fn fill(cluster: &Cluster, lows: &[Low]) -> Result<()> {
     for low in lows {
         gang(cluster, &low.name, low.min, "").await?;
         if let Some(stay) = low.stay {
-            let selector = json!({"matchLabels": {"app": low.name}});
-            cluster
-                .create(&json!({
-                    "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-                    "metadata": {"name": low.name, "namespace": "default"},
-                    "spec": {"minAvailable": stay, "selector": selector},
-                }))
-                .await?;
+            budget(cluster, &low.name, stay).await?;
         }
     }
     let budgets: Api<PodDisruptionBudget> = Api::default_namespaced(cluster.admin.clone());
@@ -138,8 +160,22 @@ async fn fill(cluster: &Cluster, lows: &[Low]) -> Result<()> {
     Ok(())
 }
 
-/// So many gangs run, the others wait whole, and nothing moves any more.
-async fn settled(cluster: &Cluster, highs: &[String], can: usize) -> Result<()> {
+async fn budget(cluster: &Cluster, gang: &str, stay: usize) -> Result<()> {
+    cluster
+        .create(&json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": gang, "namespace": "default"},
+            "spec": {"minAvailable": stay, "selector": {"matchLabels": {"app": gang}}},
+        }))
+        .await
+}
+
+/// So many gangs run, the most important; the others wait whole, or are gone, and nothing moves
+/// any more.
+async fn settled(cluster: &Cluster, highs: &[High], can: usize) -> Result<()> {
+    let mut best: Vec<usize> = highs.iter().map(|high| high.class).collect();
+    best.sort_unstable();
+    best.truncate(can);
     let last = std::sync::Mutex::new((String::new(), std::time::Instant::now()));
     let waited = eventually("settled", LIMIT, || async {
         let pods: Vec<Value> = cluster.list(PODS).await?;
@@ -150,15 +186,19 @@ async fn settled(cluster: &Cluster, highs: &[String], can: usize) -> Result<()> 
                 .or_default() += 1;
         }
         let going = pods.iter().filter(|p| !p["metadata"]["deletionTimestamp"].is_null()).count();
-        let run = highs.iter().filter(|name| bound.get(name.as_str()) == Some(&SIZE)).count();
-        let part = highs.iter().any(|n| (1..SIZE).contains(bound.get(n.as_str()).unwrap_or(&0)));
+        let members = |high: &&High| bound.get(high.name.as_str()).copied().unwrap_or(0);
+        let whole = highs.iter().filter(|high| members(high) == SIZE);
+        let mut classes: Vec<usize> = whole.map(|high| high.class).collect();
+        classes.sort_unstable();
+        let (run, part) =
+            (classes.len(), highs.iter().any(|high| (1..SIZE).contains(&members(&high))));
         ensure!(run <= can, "{run} run where {can} can");
-        let now = format!("{run} of {can} run, {going} leave; {} pods", pods.len());
+        let now = format!("{classes:?} of {best:?} run, {going} leave; {} pods", pods.len());
         let mut last = last.lock().unwrap();
         if last.0 != now {
             *last = (now, std::time::Instant::now());
         }
-        Ok(run == can && going == 0 && !part && last.1.elapsed() > CALM)
+        Ok(classes == best && going == 0 && !part && last.1.elapsed() > CALM)
     })
     .await;
     let last = last.lock().unwrap().0.clone();

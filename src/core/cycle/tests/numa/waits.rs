@@ -125,3 +125,19 @@ fn a_name_that_is_used_again_is_another_node() {
     h.sleep(40);
     check(h.run_binds(), "bind default/a -> n");
 }
+
+#[test]
+fn a_pod_that_ends_is_not_missed_from_its_bind() {
+    let mut h = harness(&json!({"waitSeconds": 30}), &["n"]);
+    h.pod(asks("old", 1, 1).on("n"));
+    h.pod(asks("rest", 1, 6).on("n"));
+    let rest = ("uid-rest", "17", &[1, 2, 3, 4, 5, 6][..]);
+    h.object(report("n", 1, "Restricted", &[("uid-old", "16", &[0]), rest]));
+    h.sleep(60);
+    h.pod(asks("two", 1, 2));
+    check(h.run_binds(), "");
+    // Its agent sees `old` end before the API server does: one GPU is free on either side.
+    h.object(report("n", 2, "Restricted", &[rest]));
+    h.sleep(20);
+    check(h.run_binds(), "");
+}
