@@ -13,10 +13,16 @@ use super::number;
 /// Seeds within which a mistake must be found.
 const WITHIN: u64 = 200;
 /// Need a label or a policy to change while a gang waits, or ranks that scores would put
-/// apart, or one that is expected somewhere to be gone just before others look there, which
-/// few worlds have: the core's own histories find them.
-const RARE: &[Bug] =
-    &[Bug::TopologyNotRechecked, Bug::SegmentsIgnored, Bug::PolicyStale, Bug::NominationLeaked];
+/// apart, or one that is expected somewhere to be gone just before others look there, or a
+/// preemptor to be tried just while its plan is carried out, which few worlds have: the core's
+/// own histories find them.
+const RARE: &[Bug] = &[
+    Bug::TopologyNotRechecked,
+    Bug::SegmentsIgnored,
+    Bug::PolicyStale,
+    Bug::NominationLeaked,
+    Bug::PlanNotHeld,
+];
 const PLUGINS: [&str; 2] = ["First", "Second"];
 
 /// A world with test plugins that reserve, wait, park and refuse, and perhaps a mistake in

@@ -291,58 +291,6 @@ fn a_pool_that_takes_minutes_to_come_saves_most_victims() {
 }
 
 #[test]
-fn images_that_are_pulled_for_minutes_set_off_no_cascade() {
-    // A cold cluster, and more work than it holds, of three priorities, the least first. Whoever
-    // is pushed out while it still pulls has pulled in vain, and comes back to pull again.
-    let (nodes, rate) = size();
-    let each = nodes * 5;
-    let cold = |policy: &str| {
-        let mut yaml = format!(
-            "nodes: [{{name: 'n{{i}}', count: {nodes}, allocatable: {{cpu: 10, memory: 100Gi}}}}]\n\
-             workloads:\n"
-        );
-        for (i, name) in ["low", "mid", "high"].into_iter().enumerate() {
-            let (at, priority) = (i * 60, i * 100);
-            let _ = writeln!(
-                yaml,
-                "- {{name: {name}, kind: ReplicaSet, replicas: {each}, at: {at}s, \
-                 priority: {priority}, startup: {{min: 1m, max: 5m}}, requests: {{cpu: 1}}}}"
-            );
-        }
-        let _ = write!(
-            yaml,
-            "events:\n\
-             - {{at: 0s, policy: {{name: calm, spec: {{priority: 1{policy}}}}}}}\n"
-        );
-        let (scenario, outcome) = settle(&yaml);
-        let count = |name: &str| running(&scenario, &outcome, name);
-        assert_eq!((count("high"), count("mid"), count("low")), (each, each, 0), "{policy}");
-        // How many were pushed out before they ran.
-        let started: BTreeSet<String> = outcome
-            .record
-            .pods
-            .iter()
-            .filter(|pod| pod.started.is_some())
-            .map(|pod| format!("{}/{}", pod.namespace, pod.name))
-            .collect();
-        let evictions = &outcome.record.evictions;
-        let vain = evictions.iter().filter(|one| !started.contains(&one.victim)).count();
-        (outcome, vain)
-    };
-    let (free, vain) = cold("");
-    assert!(vain > 0, "without a policy pods go before they have started");
-    assert_eq!(free.record.evictions.len(), each);
-    let policy = format!(
-        ", preemption: {{victimsPerMinute: {rate}, minRuntimeSeconds: 120}}, \
-         pacing: {{startingPodsPerNode: 5}}"
-    );
-    let (outcome, vain) = cold(&policy);
-    is_calm(&outcome, rate);
-    assert_eq!(vain, 0, "whoever goes has run");
-    assert_eq!(outcome.record.evictions.len(), each, "one goes for each that comes");
-}
-
-#[test]
 fn victims_save_their_work_before_they_go_whoever_leads() {
     let world = |faults: &str| {
         let yaml = format!(
