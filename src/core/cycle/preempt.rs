@@ -361,6 +361,13 @@ impl Search<'_> {
         forbidden.or_else(|| self.refused(candidate))
     }
 
+    /// A victim that the server said it would never evict or delete, for want of a right perhaps:
+    /// no force helps.
+    fn stays(&self, candidate: &Candidate) -> Option<String> {
+        let never = candidate.victims.iter().any(|victim| self.victims.why.contains_key(victim));
+        if never { self.refused(candidate) } else { None }
+    }
+
     /// A victim that the server would not evict a short while ago.
     fn refused(&self, candidate: &Candidate) -> Option<String> {
         let lately =
@@ -604,6 +611,10 @@ impl Room for Search<'_> {
             let own = whole.is_none();
             grown += usize::from(!own);
             let candidate = whole.unwrap_or_else(|| Arc::clone(candidate));
+            if let Some(why) = self.stays(&candidate) {
+                in_the_way.push(why.into());
+                continue;
+            }
             match self.obstacle(&candidate, &outstanding) {
                 Some(why) if !args.allow_budget_violations => in_the_way.push(why.into()),
                 obstacle => lawful.push((candidate, obstacle.is_some())),

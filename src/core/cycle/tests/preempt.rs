@@ -284,6 +284,24 @@ fn where_it_is_allowed_budgets_are_kept_all_the_same_if_they_can_be() {
 }
 
 #[test]
+fn whoever_may_not_even_be_deleted_is_left_alone_for_a_while() {
+    let mut h = ruthless();
+    h.object(budget("keep-low", "low", 0));
+    h.pod(wants("high", "2", 10));
+    let effects = h.run().join("\n");
+    assert!(effects.ends_with("delete default/mid\ndelete default/low"), "{effects}");
+    h.evicted("mid", Eviction::Failed("no right to delete".into()));
+    h.evicted("low", Eviction::Failed("no right to delete".into()));
+    h.sleep(2);
+    let effects = h.run().join("\n");
+    assert!(effects.contains("which was refused: no right to delete"), "{effects}");
+    assert!(!effects.contains("\ndelete "), "{effects}");
+    h.sleep(30);
+    let effects = h.run().join("\n");
+    assert!(effects.ends_with("delete default/mid\ndelete default/low"), "{effects}");
+}
+
+#[test]
 fn a_preemptor_that_goes_away_leaves_nothing_behind() {
     let mut h = full();
     h.pod(wants("high", "1", 10));
