@@ -157,13 +157,13 @@ impl Machine {
     /// first that has enough, if they fit on one; none if the policy refuses.
     fn offers(self, free: &[usize], count: usize) -> Option<Vec<usize>> {
         let on = |own: usize| free.iter().copied().filter(move |gpu| side(*gpu) == own);
+        let fits_one = count <= self.gpus() / 2;
         match self {
-            Self::Hgx => Some(free.to_vec()),
-            Self::HgxSingleNumaNode | Self::HgxRestricted if count <= self.gpus() / 2 => {
+            Self::HgxSingleNumaNode | Self::HgxRestricted if fits_one => {
                 let side = (0..2).find(|own| on(*own).count() >= count)?;
                 Some(on(side).collect())
             }
-            Self::HgxRestricted => Some(free.to_vec()),
+            Self::Hgx | Self::HgxRestricted => Some(free.to_vec()),
             Self::HgxSingleNumaNode => None,
         }
     }

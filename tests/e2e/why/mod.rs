@@ -241,7 +241,7 @@ fn step(object: &mut Value, op: &Value) -> Result<()> {
     match (object.pointer_mut(parent).with_context(|| path.to_owned())?, op["op"].as_str()) {
         (Value::Object(map), Some("add")) => drop(map.insert(last, op["value"].clone())),
         (Value::Object(map), Some("remove")) => {
-            drop(map.remove(&last).context("nothing to remove")?)
+            drop(map.remove(&last).context("nothing to remove")?);
         }
         (Value::Array(list), Some("remove")) => drop(list.remove(last.parse()?)),
         (_, other) => bail!("{other:?} of {path}"),
