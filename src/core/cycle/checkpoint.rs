@@ -203,6 +203,6 @@ impl Core {
 
     /// For how many victims that save their work a gang waits.
     pub(super) fn gang_waits_for_savers(&self, now: Tick, id: GangId) -> Option<usize> {
-        self.waits_for_savers(now, self.hold_leader(id)?)
+        self.waits_for_savers(now, self.led_by(id)?)
     }
 }

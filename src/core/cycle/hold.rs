@@ -87,7 +87,8 @@ impl Core {
         hold.leader.filter(same)
     }
 
-    fn led_by(&self, id: GangId) -> Option<PodId> {
+    /// The member in whose name pods are made to go for a gang.
+    pub(super) fn led_by(&self, id: GangId) -> Option<PodId> {
         self.leader_of(self.holds.get(&id)?)
     }
 
@@ -117,11 +118,6 @@ impl Core {
         let cx = QueueCx { profiles: &self.profiles, cluster: &self.cluster, now };
         self.queue.gang_now(&cx, id);
         true
-    }
-
-    /// The member in whose name pods are made to go for a gang.
-    pub(super) fn hold_leader(&self, id: GangId) -> Option<PodId> {
-        self.holds.get(&id)?.leader
     }
 
     /// Who is to go has saved its work: the gang plans anew, and is expected where it was until
